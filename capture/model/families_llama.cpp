@@ -79,18 +79,12 @@ decoder_description read_ministral3(const json_value& config) {
   return model;
 }
 
-decoder_description read_mistral3(const json_value& config) {
-  const json_value given = config["text_config"].object();
-  nlohmann::json named = given.raw();
-  if (!named.contains("model_type")) named["model_type"] = "mistral";
-  const json_value text(named, given.where());
-  const std::string type = text["model_type"].string();
-  require(type == "ministral3" || type == "mistral", text.where(), ": model_type '", printable(type),
+decoder_description read_mistral3_text(const json_value& config) {
+  const std::string type = config["model_type"].string();
+  require(type == "ministral3" || type == "mistral", config.where(), ": model_type '", printable(type),
           "' is not supported inside mistral3; supported: ministral3, mistral");
-  decoder_description model = type == "ministral3" ? read_ministral3(text) : read_mistral(text);
-  model.model_type = "mistral3";
-  model.tied = config.boolean("tie_word_embeddings").value_or(text.boolean("tie_word_embeddings").value_or(true));
-  model.prefixes = wrapped_prefixes;
+  decoder_description model = type == "ministral3" ? read_ministral3(config) : read_mistral(config);
+  model.tied = config.boolean("tie_word_embeddings").value_or(true);
   return model;
 }
 

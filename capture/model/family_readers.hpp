@@ -98,7 +98,7 @@ decoder_description read_smollm3(const json_value& config);
 decoder_description read_mistral(const json_value& config);
 decoder_description read_ministral(const json_value& config);
 decoder_description read_ministral3(const json_value& config);
-decoder_description read_mistral3(const json_value& config);
+decoder_description read_mistral3_text(const json_value& config);
 decoder_description read_qwen2(const json_value& config);
 decoder_description read_qwen3(const json_value& config);
 decoder_description read_qwen3_moe(const json_value& config);

@@ -333,6 +333,30 @@ TEST(description, refusals_name_what_is_wrong) {
                  "for each type of layer");
 }
 
+TEST(description, a_text_config_that_does_not_say_its_type_has_that_of_the_family) {
+  for (const auto& [type, text] : {std::pair{"llama4", "llama4_text"},
+                                   {"mistral3", "mistral"},
+                                   {"qwen3_5", "qwen3_5_text"},
+                                   {"qwen3_5_moe", "qwen3_5_moe_text"},
+                                   {"mllama", "mllama_text_model"},
+                                   {"gemma3", "gemma3_text"},
+                                   {"gemma4", "gemma4_text"},
+                                   {"gemma4_unified", "gemma4_unified_text"}}) {
+    const json said = with(small(text), {{"hidden_size_per_layer_input", 0}});
+    json silent = said;
+    silent.erase("model_type");
+    const auto wrapped = read_description({{"model_type", type}, {"text_config", silent}}),
+               alone = read_description(said);
+    EXPECT_EQ(wrapped.model_type, type);
+    EXPECT_THAT(wrapped.prefixes, testing::Contains("language_model.model.")) << type;
+    EXPECT_EQ(wrapped.rope.inv_freq, alone.rope.inv_freq) << type;
+    EXPECT_EQ(wrapped.context, alone.context) << type;
+    ASSERT_EQ(wrapped.layers.size(), alone.layers.size()) << type;
+    for (std::size_t i = 0; i < alone.layers.size(); ++i)
+      EXPECT_EQ(wrapped.layers[i].window, alone.layers[i].window) << type;
+  }
+}
+
 TEST(description, families_of_2026_have_their_own_defaults) {
   const auto olmo = read_small("olmo3", {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 8}}}});
   EXPECT_DOUBLE_EQ(olmo.rope.theta, 5e5);
