@@ -30,7 +30,7 @@ constexpr tensor_names expert_names[] = {{"ffn_gate_inp", "mlp.gate"},
                                          {"ffn_up_exps", "mlp.experts.{}.up_proj"},
                                          {"ffn_down_exps", "mlp.experts.{}.down_proj"}};
 constexpr tensor_names fused_expert_names[] = {{"ffn_gate_up_exps", "mlp.experts.{}.gate_up_proj"}};
-/// Of experts that corrected sigmoids choose, beside shared ones.
+/// Experts that corrected sigmoids choose, and shared ones beside them.
 constexpr tensor_names sigmoid_expert_names[] = {{"exp_probs_b.bias", "mlp.gate.e_score_correction_bias"},
                                                  {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
                                                  {"ffn_up_shexp", "mlp.shared_experts.up_proj"},
@@ -165,14 +165,14 @@ void add_hunyuan(const architecture_keys& keys, json& config) {
     config["rope_scaling"] = {{"rope_type", "dynamic"}, {"alpha", keys[alpha].positive()}};
 }
 
-/// The number of experts as the field `count`, the channels of each as the field `width`.
+/// Adds the number of experts as the field `count` and the channels of each as the field `width`.
 void add_experts(const architecture_keys& keys, json& config, const char* count, const char* width) {
   config[count] = keys["expert_count"].integer(1, 4096);
   config["num_experts_per_tok"] = keys["expert_used_count"].integer(1, 4096);
   config[width] = keys["expert_feed_forward_length"].integer(1, 1 << 24);
 }
 
-/// Experts that corrected sigmoids choose, behind layers without any.
+/// Adds the fields of experts that corrected sigmoids choose, behind layers without any.
 void add_sigmoid_experts(const architecture_keys& keys, json& config) {
   add_experts(keys, config, "n_routed_experts", "moe_intermediate_size");
   config["first_k_dense_replace"] = positive_integer(keys, "leading_dense_block_count").value_or(0);

@@ -43,7 +43,7 @@ struct tensor_names {
 /// What GGUF calls an architecture, and how its files differ from transformers' own.
 struct gguf_architecture {
   std::string_view name, model_type;
-  std::vector<std::span<const tensor_names>> layer_names{};  ///< before those that all have; the first counts
+  std::vector<std::span<const tensor_names>> layer_names{};  ///< searched in this order, then those that all have
   std::string_view embedding = "model.embed_tokens", final_norm = "model.norm", output = "lm_head";
   std::string_view layers = "model.layers.";  ///< what a layer's names begin with
   bool pairs_rows = false;                    ///< the converter reorders the rows of q and k
@@ -52,7 +52,7 @@ struct gguf_architecture {
   bool value_heads_tiled = false;  ///< of a delta net: the first of each key head, then the second of each, ...
   bool may_lack_eps = false;       ///< files without the norms' epsilon mean that of transformers
   bool windowed_base = false;      ///< windowed layers may have a rotary base of their own
-  /// Keys that change what a model computes where they are neither 0 nor false, and are read here.
+  /// Keys that are read here and that change what the model computes, unless they are 0 or false.
   std::vector<std::string_view> features{};
   /// Adds the fields of config.json that this architecture has beside the common ones.
   void (*add_fields)(const architecture_keys& keys, json& config) = nullptr;

@@ -178,7 +178,7 @@ struct decoder_description {
 struct decoder_family {
   std::string_view model_type;
   decoder_description (*read)(const json_value& config);
-  /// Not empty: `read` reads the object text_config, whose model_type this is where it does not say it.
+  /// If it is not empty, `read` is given the object text_config; this is the model_type of one that does not have any.
   std::string_view text_type{};
 };
 

@@ -78,8 +78,8 @@ void norm_outputs_alone(decoder_description& model);
 experts_description read_experts(const json_value& config, const char* count, index_t least,
                                  const experts_description& otherwise);
 
-/// Reads experts that corrected sigmoids choose, beside a feed-forward of all tokens, in all layers but the first
-/// `dense`; as `read_experts`.
+/// Reads experts that corrected sigmoids choose, beside a feed-forward that all tokens take. All layers have them but
+/// the first `dense`; config.json may say another number. Without a field, an expert is as in `otherwise`.
 void read_sigmoid_experts(const json_value& config, decoder_description& model, const experts_description& otherwise,
                           index_t dense);
 

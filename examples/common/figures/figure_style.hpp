@@ -69,7 +69,7 @@ int point_type(marker shape);
 /// " with points ..." of gnuplot; shapes of one size look equally large. `line_colour` as `rgb` gives it.
 std::string points_with(marker shape, double size, const std::string& line_colour);
 
-/// The labels beside the points; counts `tag` up to the last one's.
+/// gnuplot's commands that set the labels beside the points; `tag` goes up by one per label.
 std::string point_labels(const scatter_figure::series& points, int& tag);
 
 /// A dashed line across the axes at one value of x or y.

@@ -219,8 +219,8 @@ struct quantised_and_plain {
   std::map<std::string, std::vector<bf16>> values{};
   std::vector<tensor_to_write> quantised{}, plain{};
 
-  /// `quantise(tensor, values)` gives the tensors that hold one in its quantised form, and sets the values to what they
-  /// say; none: the tensor stays as it is.
+  /// Calls `quantise(tensor, values)` on each tensor. It returns the tensors that store the quantised form and sets
+  /// `values` to what they mean; where it returns none, the tensor stays in bf16.
   template <class Quantise>
   void fill(const Quantise& quantise) {
     const safetensors_file original(f.folder + "/model.safetensors");

@@ -16,7 +16,7 @@
 
 namespace qkgeom::test {
 
-/// GGUF's names of transformers' tensors in a layer, without ending where both have the same.
+/// By transformers' names of a layer's tensors, those of GGUF; without .weight or .bias where both end alike.
 inline const std::map<std::string, std::string> gguf_names{{"input_layernorm", "attn_norm"},
                                                            {"self_attn.q_proj", "attn_q"},
                                                            {"self_attn.k_proj", "attn_k"},

@@ -58,7 +58,7 @@ class hostile_gguf : public test::capture_program {
     change(w);
     return refusal(w.bytes());
   }
-  /// The same with `value` as a key.
+  /// The same, of a file whose key `key` is `value`.
   std::string refusal(written_gguf w, const std::string& key, const json& value) const {
     std::erase_if(w.keys, [&](const auto& k) { return k.first == key; });
     w.keys.emplace_back(key, value);
