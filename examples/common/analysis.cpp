@@ -89,8 +89,7 @@ analysed analyse_set(const arguments& a, capture_set source, analysis_options op
   a.processes->begin([&] {
     require(manifest.query_heads() > 0, a.captures.at(0).string(), ": this capture holds no query head");
     require(has_rows(source) || (!options.plasticity && manifest.extra.contains("moments")), a.captures.at(0).string(),
-            ": this capture holds no rows",
-            manifest.extra.contains("analyse") ? "; qkgeom-capture --analyse left tables in their place" : "");
+            ": this capture holds no rows");
     for (const auto& h : a.heads) options.heads.push_back(head_in(manifest, h, "--heads"));
     for (const index_t layer : a.layers) {
       const index_t at = manifest.find_layer(layer);

@@ -19,7 +19,6 @@
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/report/csv/head_csv.hpp"
-#include "qkgeom/report/document_analysis.hpp"
 #include "qkgeom/study/trajectory.hpp"
 #include "tests/common/refusal.hpp"
 #include "tests/common/threads_as_processes.hpp"
@@ -467,29 +466,6 @@ TEST(analyse, slopes_per_context_are_of_the_context_that_the_options_name) {
   };
   EXPECT_DOUBLE_EQ(bias(0).second, context * bias(0).first);
   EXPECT_DOUBLE_EQ(bias(1000).second, 1000 * bias(0).first);
-}
-
-TEST(document_analysis, keeps_what_it_was_made_with) {
-  cpu_context ctx{{.threads = 1}};
-  const auto rows = plant<float>({.dim = dim, .context_length = context, .documents = 1, .rows = 60, .seed = 5});
-  std::vector<std::int32_t> position(60), document(60);
-  std::iota(position.begin(), position.end(), 0);
-  auto layer = as_layer(rows.view());
-  layer.q_position = layer.k_position = {position.data(), 60};
-  layer.q_document = layer.k_document = {document.data(), 60};
-  // Everything but the context is a temporary.
-  auto analysis = std::make_unique<document_analysis<cpu_context, float>>(
-      ctx, analysed_layer{{3, true, {0}, {0}}, {0}, {}}, uniform_buckets{16}.edges(64), 64,
-      analysis_options{.covariances = {covariance_kind::joint}, .empirical = false, .heatmap = false});
-  analysis->add_queries(layer.q, 0, layer.q_position);
-  const auto found = analysis->finish(layer.k, layer.k_position, layer.k_document);
-  const auto want = analyse_layer(ctx, layer, {3, true, {0}, {0}}, uniform_buckets{16}.edges(64), 64,
-                                  {.covariances = {covariance_kind::joint}, .empirical = false, .heatmap = false});
-  ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(found[0].layer, 3);
-  ASSERT_EQ(found[0].profiles.size(), 1u);
-  for (std::size_t b = 1; b < 4; ++b)
-    EXPECT_EQ(found[0].profiles[0].buckets[b].plasticity, want[0].profiles[0].buckets[b].plasticity);
 }
 
 TEST_F(analysis_of_captures, documents_that_no_shard_holds_are_refused) {
