@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -141,19 +140,10 @@ layer_statistics<T> collect(Context& ctx, const Shards& shards, layer_request& l
     s.queries += shard.q.rows;
     s.keys += shard.k.rows;
     if constexpr (S == memory_space::host)
-      if (options.plasticity && options.empirical) observed.add(ctx, shard);
+      if (options.plasticity && options.empirical) observed.add(shard);
     if (documents.empty()) add_documents(ctx, shard, own);
   });
-  if (S == memory_space::host && options.plasticity && options.empirical) s.observed = observed.take(ctx);
-  if constexpr (spreads_documents<Context>) {
-    index_t queries = 0, keys = 0;
-    for (const auto& [q, k] : ctx.of_all(std::vector{std::array{s.queries, s.keys}})) {
-      queries += q;
-      keys += k;
-    }
-    s.queries = queries;
-    s.keys = keys;
-  }
+  if (S == memory_space::host && options.plasticity && options.empirical) s.observed = observed.take();
   if (documents.empty()) documents = std::move(own);
   if (layer.every_token) {
     s.moments = std::move(layer.every_token->moments);
