@@ -7,8 +7,8 @@
 #include "capture/arguments.hpp"
 #include "capture/forward/products/blas.hpp"
 #include "qkgeom/io/cuda_program.hpp"
+#include "qkgeom/io/one_process.hpp"
 #include "qkgeom/io/program.hpp"
-#include "qkgeom/processes/one_process.hpp"
 
 namespace {
 

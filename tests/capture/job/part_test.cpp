@@ -10,7 +10,7 @@
 #include "qkgeom/io/capture_merge.hpp"
 #include "qkgeom/io/capture_moments.hpp"
 #include "tests/capture/capture_fixture.hpp"
-#include "tests/common/threads_as_processes.hpp"
+#include "tests/capture/job/threads_as_processes.hpp"
 
 namespace qkgeom {
 namespace {
