@@ -12,7 +12,7 @@
 #include "capture/job/live_analysis.hpp"
 #include "qkgeom/context/context.hpp"
 #include "qkgeom/io/capture.hpp"
-#include "qkgeom/plasticity/merge.hpp"
+#include "qkgeom/plasticity/profile.hpp"
 #include "qkgeom/report/captured_models.hpp"
 #include "qkgeom/report/csv/document_csv.hpp"
 #include "qkgeom/report/document_results.hpp"

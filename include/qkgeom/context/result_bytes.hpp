@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include "qkgeom/context/eigen_system.hpp"
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/context/pair_problem.hpp"
 #include "qkgeom/context/row_moments.hpp"
 #include "qkgeom/core/bytes.hpp"

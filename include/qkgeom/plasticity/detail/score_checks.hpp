@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/context/admissible.hpp"
+#include "qkgeom/context/pair_problem.hpp"
 #include "qkgeom/context/spread_rows.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/plasticity/keys_by_document.hpp"
