@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/context/admissible.hpp"
 #include "qkgeom/context/context.hpp"
+#include "qkgeom/context/pair_problem.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/householder.hpp"
