@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "examples/common/outputs.hpp"
-#include "qkgeom/study/learned.hpp"
+#include "examples/common/numbers/learned.hpp"
 
 namespace qkgeom::examples {
 

@@ -9,9 +9,9 @@
 #include "qkgeom/report/csv/head_csv.hpp"
 #include "qkgeom/report/csv/notes_csv.hpp"
 #include "qkgeom/report/model_heatmap.hpp"
-#include "qkgeom/study/heterogeneity.hpp"
-#include "qkgeom/study/model_columns.hpp"
-#include "qkgeom/study/recovery.hpp"
+#include "examples/common/numbers/heterogeneity.hpp"
+#include "examples/common/numbers/model_columns.hpp"
+#include "examples/common/numbers/recovery.hpp"
 
 namespace qkgeom::examples {
 

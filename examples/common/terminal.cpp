@@ -8,7 +8,7 @@
 #include "examples/common/labels.hpp"
 #include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/pair_summary.hpp"
-#include "qkgeom/study/trajectory.hpp"
+#include "examples/common/numbers/trajectory.hpp"
 
 namespace qkgeom::examples {
 

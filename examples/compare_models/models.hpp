@@ -8,7 +8,7 @@
 
 #include "examples/common/figures/figure.hpp"
 #include "examples/common/outputs.hpp"
-#include "qkgeom/study/comparison_csv.hpp"
+#include "examples/common/numbers/comparison_csv.hpp"
 
 namespace qkgeom::examples {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "examples/common/outputs.hpp"
-#include "qkgeom/study/drop_csv.hpp"
+#include "examples/drop_split/drop_csv.hpp"
 
 namespace qkgeom::examples {
 

@@ -11,7 +11,7 @@
 #include "examples/heads/details.hpp"
 #include "examples/heads/label_groups.hpp"
 #include "qkgeom/core/error.hpp"
-#include "qkgeom/study/shared_keys.hpp"
+#include "examples/heads/shared_keys.hpp"
 
 namespace {
 

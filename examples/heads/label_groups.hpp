@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "examples/common/outputs.hpp"
-#include "qkgeom/study/comparison_csv.hpp"
+#include "examples/common/numbers/comparison_csv.hpp"
 
 namespace qkgeom::examples {
 

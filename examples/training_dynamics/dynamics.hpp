@@ -9,7 +9,7 @@
 #include "examples/common/figures/figure.hpp"
 #include "examples/common/outputs.hpp"
 #include "examples/common/table.hpp"
-#include "qkgeom/study/trajectory.hpp"
+#include "examples/common/numbers/trajectory.hpp"
 
 namespace qkgeom::examples {
 

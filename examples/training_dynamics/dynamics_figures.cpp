@@ -6,7 +6,7 @@
 #include "examples/common/labels.hpp"
 #include "examples/training_dynamics/dynamics.hpp"
 #include "qkgeom/stats/interval.hpp"
-#include "qkgeom/study/trajectory_csv.hpp"
+#include "examples/training_dynamics/trajectory_csv.hpp"
 
 namespace qkgeom::examples {
 namespace {

@@ -20,8 +20,8 @@
 #include "qkgeom/plasticity/rounded_keys.hpp"
 #include "qkgeom/plasticity/score_checks.hpp"
 #include "qkgeom/rotary/planes.hpp"
-#include "qkgeom/study/author_analysis.hpp"
-#include "qkgeom/study/drop_split.hpp"
+#include "examples/plasticity/author_analysis.hpp"
+#include "examples/drop_split/split_drop.hpp"
 #include "tests/backend/spread_rows.hpp"
 #include "tests/common/refusal.hpp"
 

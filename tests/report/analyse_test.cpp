@@ -20,7 +20,7 @@
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/report/csv/head_csv.hpp"
 #include "qkgeom/report/document_analysis.hpp"
-#include "qkgeom/study/trajectory.hpp"
+#include "examples/common/numbers/trajectory.hpp"
 #include "tests/common/refusal.hpp"
 #include "tests/common/threads_as_processes.hpp"
 #include "tests/io/scratch.hpp"

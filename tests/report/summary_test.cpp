@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "qkgeom/report/model_summary.hpp"
-#include "qkgeom/study/comparison.hpp"
-#include "qkgeom/study/heterogeneity.hpp"
-#include "qkgeom/study/recovery.hpp"
+#include "examples/common/numbers/comparison.hpp"
+#include "examples/common/numbers/heterogeneity.hpp"
+#include "examples/common/numbers/recovery.hpp"
 
 namespace {
 

@@ -10,8 +10,8 @@
 #include "qkgeom/report/csv/complement_csv.hpp"
 #include "qkgeom/report/csv/decay_csv.hpp"
 #include "qkgeom/report/model_heatmap.hpp"
-#include "qkgeom/study/heterogeneity.hpp"
-#include "qkgeom/study/recovery.hpp"
+#include "examples/common/numbers/heterogeneity.hpp"
+#include "examples/common/numbers/recovery.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace {
