@@ -3,15 +3,16 @@
 
 #include <array>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "qkgeom/context/context.hpp"
+#include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 #include "qkgeom/stats/jackknife.hpp"
 
-namespace qkgeom {
+namespace qkgeom::examples {
 
 /// Causes of the fall of a profile from the first to the last fifth of the context (hypothesis H6): the query's drift
 /// term alpha_pos + beta_pos tau; the mean of its other coordinates; its covariance; the keys that are admissible.
@@ -47,14 +48,12 @@ struct drop_split {
 /// turning each key from its position back to the bucket's start. The causes are Shapley values of the sixteen drops
 /// with each set of causes frozen. A head without a drop has NaN throughout. Throws `error` if the rotation turns more
 /// coordinates than keys have.
-template <context Context, class T>
-std::vector<drop_split> split_drop(Context& ctx, const std::vector<query_model>& models, const layer_view<T>& layer,
+template <class T>
+std::vector<drop_split> split_drop(cpu_context& cpu, const std::vector<query_model>& models, const layer_view<T>& layer,
                                    index_t context_length, const drop_split_options& options = {});
 
 /// Mean over heads of one number of their splits: 0 drop, 1 to 4 the causes in the order of `drop_cause`, 5 rest. Its
 /// error leaves a document out of all heads at once. Heads without a drop are left out.
-inline estimate mean_over_heads(const std::vector<const drop_split*>& heads, index_t value);
+estimate mean_over_heads(const std::vector<const drop_split*>& heads, index_t value);
 
-}  // namespace qkgeom
-
-#include "examples/drop_split/split_drop.hpp"
+}  // namespace qkgeom::examples

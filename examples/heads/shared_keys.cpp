@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MIT
-#pragma once
+#include "examples/heads/shared_keys.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "qkgeom/io/csv.hpp"
 #include "qkgeom/report/estimate_columns.hpp"
-#include "examples/heads/shared_keys.hpp"
+#include "qkgeom/report/head_groups.hpp"
+#include "qkgeom/stats/association.hpp"
 
-namespace qkgeom {
-
-namespace detail {
+namespace qkgeom::examples {
+namespace {
 
 struct likeness {
   double correlation = 0, distance = 0, pairs = 0;
@@ -20,12 +19,9 @@ struct likeness {
 using likeness_sums = std::array<likeness, 2>;  // [0] within, [1] between
 
 /// Sums over the pairs of heads of a layer in `heads`, which are sorted by layer, with document `left_out` left out.
-inline likeness_sums likeness_of(const model_report& report, const std::vector<region_values>& buckets,
-                                 index_t left_out, const std::vector<std::size_t>& heads) {
+likeness_sums likeness_of(const model_report& report, const std::vector<head_values>& buckets, index_t left_out,
+                          const std::vector<std::size_t>& heads) {
   likeness_sums sums{};
-  const auto value = [&](const region_values& r, std::size_t h) {
-    return left_out < 0 ? r.value[h] : r.without[left_out][h];
-  };
   for (std::size_t i = 0; i < heads.size(); ++i)
     for (std::size_t j = i + 1; j < heads.size(); ++j) {
       const auto &a = report.heads[heads[i]], &b = report.heads[heads[j]];
@@ -33,7 +29,7 @@ inline likeness_sums likeness_of(const model_report& report, const std::vector<r
       double n = 0, x = 0, y = 0, xx = 0, yy = 0, xy = 0, distance = 0;
       for (const int pass : {0, 1})  // means, then sums about them
         for (const auto& r : buckets) {
-          const double p = value(r, heads[i]), q = value(r, heads[j]);
+          const double p = r.at(left_out)[heads[i]], q = r.at(left_out)[heads[j]];
           if (std::isnan(p) || std::isnan(q)) continue;
           if (pass == 0) {
             ++n;
@@ -56,8 +52,8 @@ inline likeness_sums likeness_of(const model_report& report, const std::vector<r
 }
 
 /// The heads among `heads`, which are sorted by layer, in the layer of heads[i]; with or without that one.
-inline std::vector<std::size_t> layer_around(const model_report& report, const std::vector<std::size_t>& heads,
-                                             std::size_t i, bool without = false) {
+std::vector<std::size_t> layer_around(const model_report& report, const std::vector<std::size_t>& heads, std::size_t i,
+                                      bool without = false) {
   const auto layer = [&](std::size_t at) { return report.heads[heads[at]].layer; };
   std::size_t first = i, end = i;
   while (first > 0 && layer(first - 1) == layer(i)) --first;
@@ -68,20 +64,14 @@ inline std::vector<std::size_t> layer_around(const model_report& report, const s
   return found;
 }
 
-}  // namespace detail
-
-inline shared_key_likeness shared_key_likeness_of(const model_report& report, std::string group,
-                                                  const std::vector<std::size_t>& heads) {
-  std::vector<region_values> buckets;
-  for (index_t b = 0; b < report.buckets.count(); ++b)
-    buckets.push_back(values_in_region(report, static_cast<double>(report.buckets.start(b)),
-                                       static_cast<double>(report.buckets.end(b))));
-  const auto whole = detail::likeness_of(report, buckets, -1, heads);
-  const auto numbers = [](const detail::likeness_sums& s) {  // 0 / 0 is null
-    const auto mean = [&](double detail::likeness::*what, std::size_t k) { return s[k].*what / s[k].pairs; };
+shared_key_likeness likeness_in(const model_report& report, const std::vector<head_values>& buckets, std::string group,
+                                const std::vector<std::size_t>& heads) {
+  const auto whole = likeness_of(report, buckets, -1, heads);
+  const auto numbers = [](const likeness_sums& s) {  // 0 / 0 is null
+    const auto mean = [&](double likeness::*what, std::size_t k) { return s[k].*what / s[k].pairs; };
     std::array<double, 6> n{};
     std::size_t i = 0;
-    for (const auto what : {&detail::likeness::correlation, &detail::likeness::distance}) {
+    for (const auto what : {&likeness::correlation, &likeness::distance}) {
       n[i++] = mean(what, 0);
       n[i++] = mean(what, 1);
       n[i++] = mean(what, 0) - mean(what, 1);
@@ -89,18 +79,18 @@ inline shared_key_likeness shared_key_likeness_of(const model_report& report, st
     return n;
   };
   std::array<std::vector<double>, 6> without_document, without_head;
-  const auto add = [&](const detail::likeness_sums& s, std::array<std::vector<double>, 6>& to) {
+  const auto add = [&](const likeness_sums& s, std::array<std::vector<double>, 6>& to) {
     const auto n = numbers(s);
     for (std::size_t i = 0; i < 6; ++i) to[i].push_back(n[i]);
   };
   const std::size_t documents = buckets.empty() ? 0 : buckets[0].without.size();
   for (std::size_t d = 0; d < documents; ++d)
-    if (std::any_of(buckets.begin(), buckets.end(), [&](const auto& r) { return detail::changes_heads(r, d, heads); }))
-      add(detail::likeness_of(report, buckets, static_cast<index_t>(d), heads), without_document);
+    if (std::any_of(buckets.begin(), buckets.end(), [&](const auto& r) { return r.changes(d, heads); }))
+      add(likeness_of(report, buckets, static_cast<index_t>(d), heads), without_document);
   for (std::size_t i = 0; heads.size() > 1 && i < heads.size(); ++i) {
     auto rest = whole;
-    const auto own = detail::likeness_of(report, buckets, -1, detail::layer_around(report, heads, i));
-    const auto others = detail::likeness_of(report, buckets, -1, detail::layer_around(report, heads, i, true));
+    const auto own = likeness_of(report, buckets, -1, layer_around(report, heads, i));
+    const auto others = likeness_of(report, buckets, -1, layer_around(report, heads, i, true));
     for (std::size_t k = 0; k < 2; ++k) {
       rest[k].correlation -= own[k].correlation - others[k].correlation;
       rest[k].distance -= own[k].distance - others[k].distance;
@@ -108,15 +98,10 @@ inline shared_key_likeness shared_key_likeness_of(const model_report& report, st
     }
     add(rest, without_head);
   }
-  shared_key_likeness result{std::move(group),
-                             static_cast<index_t>(whole[0].pairs),
-                             static_cast<index_t>(whole[1].pairs),
-                             {},
-                             {},
-                             {},
-                             {},
-                             {},
-                             {}};
+  shared_key_likeness result;
+  result.group = std::move(group);
+  result.pairs_within = static_cast<index_t>(whole[0].pairs);
+  result.pairs_between = static_cast<index_t>(whole[1].pairs);
   head_estimate* const to[] = {&result.correlation_within, &result.correlation_between, &result.correlation_difference,
                                &result.distance_within,    &result.distance_between,    &result.distance_difference};
   const auto value = numbers(whole);
@@ -131,7 +116,17 @@ inline shared_key_likeness shared_key_likeness_of(const model_report& report, st
   return result;
 }
 
-inline void write_shared_keys_csv(const std::filesystem::path& path, const std::vector<shared_key_likeness>& results) {
+}  // namespace
+
+std::vector<shared_key_likeness> shared_keys_of(const model_report& report) {
+  const auto buckets = plasticity_by_bucket(report);
+  std::vector<shared_key_likeness> results;
+  for (const auto& [name, heads] : head_groups(report.heads))
+    results.push_back(likeness_in(report, buckets, name, heads));
+  return results;
+}
+
+void write_shared_keys_csv(const std::filesystem::path& path, const std::vector<shared_key_likeness>& results) {
   std::vector<std::string> names{"group", "pairs_within", "pairs_between"};
   for (const std::string what : {"correlation", "distance"})
     for (const char* which : {"_within", "_between", "_difference"}) add_head_estimate_names(names, what + which);
@@ -146,4 +141,4 @@ inline void write_shared_keys_csv(const std::filesystem::path& path, const std::
   csv.commit();
 }
 
-}  // namespace qkgeom
+}  // namespace qkgeom::examples

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: MIT
-#pragma once
+#include "examples/plasticity/author_analysis.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <utility>
 
 #include "qkgeom/context/admissible.hpp"
-#include "qkgeom/context/spread_rows.hpp"
+#include "qkgeom/io/csv.hpp"
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/householder.hpp"
 #include "qkgeom/plasticity/bucket_table.hpp"
 #include "qkgeom/report/thinned_layer.hpp"
 #include "qkgeom/stats/jackknife.hpp"
-#include "examples/plasticity/author_analysis.hpp"
 
-namespace qkgeom {
+namespace qkgeom::examples {
 
 namespace detail {
 
-/// -1 where the keys' mean over the means of their buckets is negative, else 1.
-inline std::vector<double> key_signs(const side_moments& keys) {
+std::vector<double> key_signs(const side_moments& keys) {
   std::vector<double> sum(keys.total.mean.size()), sign;
   for (const auto& b : keys.bucket)
     if (b.count > 0) sum = dense::sum(std::move(sum), b.mean);
@@ -27,8 +26,7 @@ inline std::vector<double> key_signs(const side_moments& keys) {
   return sign;
 }
 
-/// The moments of rows whose coordinates are multiplied by `sign`.
-inline row_moments flipped(row_moments m, const std::vector<double>& sign) {
+row_moments flipped(row_moments m, const std::vector<double>& sign) {
   const std::size_t d = sign.size();
   const bool full = m.has_full_scatter();
   for (std::size_t i = 0; i < d; ++i) {
@@ -39,9 +37,7 @@ inline row_moments flipped(row_moments m, const std::vector<double>& sign) {
   return m;
 }
 
-/// The pairs of one query head against its flipped keys, head 0 of a tensor: the score distribution under
-/// `linear_drift` of each query bucket.
-inline pair_problem author_problem(const query_model& model) {
+pair_problem author_problem(const query_model& model) {
   pair_problem problem{0, model.reflector, std::vector<score_distribution>(model.bucket.size())};
   const auto known =
       std::find_if(model.bucket.begin(), model.bucket.end(), [](const auto& b) { return b.queries >= 2; });
@@ -59,6 +55,10 @@ inline pair_problem author_problem(const query_model& model) {
   return problem;
 }
 
+}  // namespace detail
+
+namespace {
+
 /// One head's keys as f64, coordinates times `sign`.
 template <class T>
 std::vector<double> flipped_rows(const matrix_view<const T>& k, const std::vector<double>& sign) {
@@ -70,8 +70,8 @@ std::vector<double> flipped_rows(const matrix_view<const T>& k, const std::vecto
 }
 
 /// Cells of a head and their plain mean, with its error over documents.
-inline void collect_cells(author_head& head, const pair_sums& sums, const bucketed_keys& keys,
-                          const std::vector<score_distribution>& distributions, std::optional<index_t> window) {
+void collect_cells(author_head& head, const pair_sums& sums, const bucketed_keys& keys,
+                   const std::vector<score_distribution>& distributions, std::optional<index_t> window) {
   using cell = std::pair<index_t, index_t>;
   struct total {
     double sum = 0, pairs = 0;
@@ -115,8 +115,8 @@ inline void collect_cells(author_head& head, const pair_sums& sums, const bucket
   head.overall = jackknife(sum / count, without);
 }
 
-template <context Context, class T>
-std::vector<author_head> author_layer_of(Context& ctx, const layer_view<T>& layer, const layer_moments& moments,
+template <class T>
+std::vector<author_head> author_layer_of(cpu_context& cpu, const layer_view<T>& layer, const layer_moments& moments,
                                          const std::vector<std::vector<double>>& sign_of_key, const layer_names& names,
                                          const author_options& options) {
   const index_t n = layer.q.heads;
@@ -127,7 +127,7 @@ std::vector<author_head> author_layer_of(Context& ctx, const layer_view<T>& laye
     const index_t key = layer.key_of_query[h];
     readers[key].push_back(h);
     signs[h] = sign_of_key[key];
-    totals[h] = flipped(moments.q[h].total, signs[h]);
+    totals[h] = detail::flipped(moments.q[h].total, signs[h]);
   }
   const auto keys = split_by_bucket(order_keys_by_document(layer.k_position, layer.k_document, false), moments.buckets);
   std::vector<author_head> heads(n);
@@ -136,19 +136,19 @@ std::vector<author_head> author_layer_of(Context& ctx, const layer_view<T>& laye
     for (const index_t h : readers[key]) {
       const head_moments queries{
           moments.buckets, {totals[h], moments.q[h].bucket}, {}};  // of buckets only counts and positions are read
-      problems.push_back(author_problem(
-          fit_queries(ctx, queries, {.covariance = covariance_kind::linear_drift, .position = query_position::mean})));
+      problems.push_back(detail::author_problem(
+          fit_queries(cpu, queries, {.covariance = covariance_kind::linear_drift, .position = query_position::mean})));
     }
     if (problems.empty()) continue;
     const auto k = flipped_rows(layer.k.head(static_cast<index_t>(key)), sign_of_key[key]);
-    const auto sums = ctx.gaussian_pairs(packed_tensor(k.data(), layer.k.rows, 1, layer.k.dim), keys.groups, problems,
+    const auto sums = cpu.gaussian_pairs(packed_tensor(k.data(), layer.k.rows, 1, layer.k.dim), keys.groups, problems,
                                          pair_request{});
     for (std::size_t i = 0; i < problems.size(); ++i)
       collect_cells(heads[readers[key][i]], sums[i], keys, problems[i].distributions, layer.window);
   }
-  const auto weights = component_weights(ctx, moments);
+  const auto weights = component_weights(cpu, moments);
   const auto fits =
-      fit_checks(ctx, totals, layer, std::move(signs), {options.alpha, options.most_dimensions, options.seed});
+      fit_checks(cpu, totals, layer, std::move(signs), {options.alpha, options.most_dimensions, options.seed});
   for (index_t h = 0; h < n; ++h) {
     auto& head = heads[h];
     head.layer = names.layer;
@@ -163,36 +163,44 @@ std::vector<author_head> author_layer_of(Context& ctx, const layer_view<T>& laye
   return heads;
 }
 
-}  // namespace detail
+}  // namespace
 
-template <context Context, class T>
-std::vector<author_head> author_layer(Context& ctx, const layer_view<T>& layer, const layer_names& names,
+author_grid author_buckets(const capture_manifest& manifest) {
+  if (manifest.bucket.kind != "log2") return {query_buckets(manifest, {}), 0};
+  const index_t smallest = std::max<index_t>(1, manifest.bucket.size);
+  return {log2_buckets{smallest}.edges(manifest.context_length),
+          static_cast<index_t>(std::bit_width(static_cast<std::uint64_t>(smallest))) - 1};
+}
+
+template <class T>
+std::vector<author_head> author_layer(cpu_context& cpu, const layer_view<T>& layer, const layer_names& names,
                                       const bucket_edges& buckets, const author_options& options) {
-  if constexpr (spreads_documents<Context>)
-    return ctx.on_all_rows(layer,
-                           [&](auto& own, const auto& all) { return author_layer(own, all, names, buckets, options); });
   const edge_buckets grid{buckets.edges()};
   const moment_options kinds{.q_bucket = scatter_kind::diagonal};
-  auto moments = accumulate(ctx, layer, grid, kinds);
+  auto moments = accumulate(cpu, layer, grid, kinds);
   std::vector<std::vector<double>> sign_of_key;
   for (const auto& k : moments.k) sign_of_key.push_back(detail::key_signs(k));
   if (options.most_tokens <= 0 || std::max(layer.q.rows, layer.k.rows) <= options.most_tokens)
-    return detail::author_layer_of(ctx, layer, moments, sign_of_key, names, options);
+    return author_layer_of(cpu, layer, moments, sign_of_key, names, options);
   const thinned_layer<T> thinned(layer, options.most_tokens, options.seed);
-  moments = accumulate(ctx, thinned.view(), grid, kinds);
-  return detail::author_layer_of(ctx, thinned.view(), moments, sign_of_key, names, options);
+  moments = accumulate(cpu, thinned.view(), grid, kinds);
+  return author_layer_of(cpu, thinned.view(), moments, sign_of_key, names, options);
 }
 
-template <context Context, class Source, class Progress>
-std::vector<author_head> author_analysis(Context& ctx, const Source& source, const bucket_edges& buckets,
-                                         const author_options& options, Progress&& progress) {
+template std::vector<author_head> author_layer(cpu_context&, const layer_view<double>&, const layer_names&,
+                                               const bucket_edges&, const author_options&);
+template std::vector<author_head> author_layer(cpu_context&, const layer_view<float>&, const layer_names&,
+                                               const bucket_edges&, const author_options&);
+
+std::vector<author_head> author_analysis(cpu_context& cpu, const capture_set& source, const bucket_edges& buckets,
+                                         const author_options& options, const std::function<void(index_t)>& progress) {
   std::vector<author_head> heads;
   for (const index_t number : source.layers()) {
     const auto layer = source.read_layer(number);
     check_finite(layer);
     layer.visit([&]<class T>(const layer_view<T>& rows) {
       auto found =
-          author_layer(ctx, rows, {layer.layer, layer.rope, layer.query_heads, layer.key_heads}, buckets, options);
+          author_layer(cpu, rows, {layer.layer, layer.rope, layer.query_heads, layer.key_heads}, buckets, options);
       std::move(found.begin(), found.end(), std::back_inserter(heads));
     });
     progress(static_cast<index_t>(layer.query_heads.size()));
@@ -200,4 +208,36 @@ std::vector<author_head> author_analysis(Context& ctx, const Source& source, con
   return heads;
 }
 
-}  // namespace qkgeom
+void write_head_metrics_csv(const std::filesystem::path& path, const std::vector<author_head>& heads) {
+  csv_writer csv(path,
+                 csv_columns("layer,q_head,k_head,n_q_tokens,n_k_tokens,d_model,q_R2_pos,q_beta_norm,q_R2_scalar,"
+                             "q_mae_baseline,q_mae_proj,q_mae_ratio,q_resid0_skew,q_resid0_kurt,q_resid0_ks_p,"
+                             "q_noise_med_abs_skew,q_noise_med_abs_kurt,q_noise_med_ks_p,q_noise_frac_ks_p_lt_alpha,"
+                             "ap_overall"));
+  for (const auto& h : heads) {
+    const auto& f = h.fit;
+    csv.row(h.layer, h.q_head, h.k_head, h.queries, h.keys, h.dim, f.r2_pos, f.beta_norm, f.r2_scalar, f.mae_baseline,
+            f.mae_proj, f.mae_ratio(), f.residual.skewness, f.residual.kurtosis, f.residual.ks_p, f.noise.abs_skewness,
+            f.noise.abs_kurtosis, f.noise.ks_p, f.noise.share_below_alpha, h.overall.value);
+  }
+  csv.commit();
+}
+
+void write_head_bucket_plasticity_csv(const std::filesystem::path& path, const std::vector<author_head>& heads,
+                                      index_t first_bucket) {
+  csv_writer csv(path, {"layer", "q_head", "k_head", "q_bucket", "k_bucket", "ap_bucket"});
+  for (const auto& h : heads)
+    for (const auto& c : h.cells)
+      csv.row(h.layer, h.q_head, h.k_head, first_bucket + c.q_bucket, first_bucket + c.k_bucket, c.plasticity);
+  csv.commit();
+}
+
+void write_head_component_weights_csv(const std::filesystem::path& path, const std::vector<author_head>& heads) {
+  csv_writer csv(path, {"layer", "q_head", "k_head", "component", "component_r2", "component_weight"});
+  for (const auto& h : heads)
+    for (std::size_t c = 0; c < h.weights.r2.size(); ++c)
+      csv.row(h.layer, h.q_head, h.k_head, c, h.weights.r2[c], h.weights.weight[c]);
+  csv.commit();
+}
+
+}  // namespace qkgeom::examples

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <bit>
+#include <filesystem>
+#include <functional>
 #include <limits>
 #include <vector>
 
-#include "qkgeom/context/context.hpp"
+#include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/model/component_weights.hpp"
 #include "qkgeom/model/fit_checks.hpp"
 #include "qkgeom/report/analyse.hpp"
 
-namespace qkgeom {
+namespace qkgeom::examples {
 
 /// Parameters of attention-plasticity, the tool of the thesis' author. Defaults are that tool's.
 struct author_options {
@@ -45,26 +46,42 @@ struct author_grid {
 
 /// The grid of the author's tool for a capture: log2 buckets where its tokens were drawn over such, else
 /// `query_buckets`.
-inline author_grid author_buckets(const capture_manifest& manifest) {
-  if (manifest.bucket.kind != "log2") return {query_buckets(manifest, {}), 0};
-  const index_t smallest = std::max<index_t>(1, manifest.bucket.size);
-  return {log2_buckets{smallest}.edges(manifest.context_length),
-          static_cast<index_t>(std::bit_width(static_cast<std::uint64_t>(smallest))) - 1};
-}
+author_grid author_buckets(const capture_manifest& manifest);
 
 /// The report of attention-plasticity on each query head of a layer: linear-drift model, query position the bucket's
 /// mean, coordinates flipped by the sign of the keys' mean over bucket means, pairs of one document inside one key
-/// bucket. Exact where the tool samples pairs. Needs rows in host memory.
-template <context Context, class T>
-std::vector<author_head> author_layer(Context& ctx, const layer_view<T>& layer, const layer_names& names,
+/// bucket. Exact where the tool samples pairs.
+template <class T>
+std::vector<author_head> author_layer(cpu_context& cpu, const layer_view<T>& layer, const layer_names& names,
                                       const bucket_edges& buckets, const author_options& options = {});
 
-/// The same for every head of `source`, a capture or a set of them. `progress(heads)` is called after each layer with
-/// the number of its query heads. On a context that spreads documents, `source` holds those of this process alone.
-template <context Context, class Source, class Progress>
-std::vector<author_head> author_analysis(Context& ctx, const Source& source, const bucket_edges& buckets,
-                                         const author_options& options, Progress&& progress);
+/// The same for every head of `source`. `progress(heads)` is called after each layer with the number of its query
+/// heads.
+std::vector<author_head> author_analysis(cpu_context& cpu, const capture_set& source, const bucket_edges& buckets,
+                                         const author_options& options, const std::function<void(index_t)>& progress);
 
-}  // namespace qkgeom
+/// The three tables of attention-plasticity under its file names and columns, so that programs that read those work on
+/// ours. Null is an empty field; each file appears whole.
 
-#include "examples/plasticity/author_analysis.hpp"
+/// head_metrics.csv: a row per head.
+void write_head_metrics_csv(const std::filesystem::path& path, const std::vector<author_head>& heads);
+/// head_bucket_plasticity.csv: a row per head, query bucket and earlier key bucket. `first_bucket` is the number of the
+/// grid's first bucket.
+void write_head_bucket_plasticity_csv(const std::filesystem::path& path, const std::vector<author_head>& heads,
+                                      index_t first_bucket = 0);
+/// head_component_weights.csv: a row per head and coordinate.
+void write_head_component_weights_csv(const std::filesystem::path& path, const std::vector<author_head>& heads);
+
+namespace detail {
+
+/// -1 where the keys' mean over the means of their buckets is negative, else 1.
+std::vector<double> key_signs(const side_moments& keys);
+/// The moments of rows whose coordinates are multiplied by `sign`.
+row_moments flipped(row_moments m, const std::vector<double>& sign);
+/// The pairs of one query head against its flipped keys, head 0 of a tensor: the score distribution under
+/// `linear_drift` of each query bucket.
+pair_problem author_problem(const query_model& model);
+
+}  // namespace detail
+
+}  // namespace qkgeom::examples

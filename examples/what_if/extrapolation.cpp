@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
-#pragma once
+#include "examples/what_if/extrapolation.hpp"
 
 #include <cstddef>
 
 #include "qkgeom/core/error.hpp"
-#include "examples/what_if/extrapolation.hpp"
 
-namespace qkgeom {
-
-namespace detail {
+namespace qkgeom::examples {
+namespace {
 
 /// A sum of squares and how many there are; NaN counts as absent.
 struct mean_square {
@@ -22,13 +20,13 @@ struct mean_square {
 };
 
 /// (miss / growth)^2 of number `i` over the factors of a check, and over the heads of a kind.
-inline mean_square rate_of_head(const self_check& check, std::size_t head, std::size_t i) {
+mean_square rate_of_head(const self_check& check, std::size_t head, std::size_t i) {
   mean_square s;
   for (std::size_t f = 0; f < check.factors.size(); ++f)
     s.add(check.miss[f][head][i] / growth_of_error(check.factors[f]));
   return s;
 }
-inline mean_square rate_of_kind(const self_check& check, bool rope, std::size_t i) {
+mean_square rate_of_kind(const self_check& check, bool rope, std::size_t i) {
   mean_square s;
   for (std::size_t h = 0; h < check.rope.size(); ++h)
     if (check.rope[h] == rope) {
@@ -39,11 +37,11 @@ inline mean_square rate_of_kind(const self_check& check, bool rope, std::size_t 
   return s;
 }
 
-inline double square_or_zero(double x) { return std::isnan(x) ? 0 : x * x; }
+double square_or_zero(double x) { return std::isnan(x) ? 0 : x * x; }
 
-}  // namespace detail
+}  // namespace
 
-inline self_check check_predictions(const model_report& actual, const std::vector<short_prediction>& predicted) {
+self_check check_predictions(const model_report& actual, const std::vector<short_prediction>& predicted) {
   self_check check;
   for (const auto& h : actual.heads) check.rope.push_back(h.rope);
   for (const auto& p : predicted) {
@@ -65,31 +63,30 @@ inline self_check check_predictions(const model_report& actual, const std::vecto
   return check;
 }
 
-inline std::vector<std::array<estimate, carried_numbers.size()>> extrapolate(const model_report& predicted,
-                                                                             const self_check& check, double factor) {
+std::vector<std::array<estimate, carried_numbers.size()>> extrapolate(const model_report& predicted,
+                                                                      const self_check& check, double factor) {
   require(predicted.heads.size() == check.rope.size(), "extrapolate: the check is about ", check.rope.size(),
           " heads, not ", predicted.heads.size());
   const double growth = growth_of_error(factor);
   std::vector<std::array<estimate, carried_numbers.size()>> heads(predicted.heads.size());
   for (std::size_t i = 0; i < carried_numbers.size(); ++i) {
-    const detail::mean_square of_kind[] = {detail::rate_of_kind(check, false, i), detail::rate_of_kind(check, true, i)};
+    const mean_square of_kind[] = {rate_of_kind(check, false, i), rate_of_kind(check, true, i)};
     for (std::size_t h = 0; h < heads.size(); ++h) {
       const auto value = carried_numbers[i].of(predicted.heads[h]);
-      const auto own = detail::rate_of_head(check, h, i);
+      const auto own = rate_of_head(check, h, i);
       const auto& kind = of_kind[check.rope[h]];
       heads[h][i].value = value.value;
       if (!(kind.count > 0)) continue;
       const double rate = (shared_misses * kind.value() + own.sum) / (shared_misses + own.count);
-      heads[h][i].error = std::sqrt(growth * growth * rate + detail::square_or_zero(value.error));
+      heads[h][i].error = std::sqrt(growth * growth * rate + square_or_zero(value.error));
       heads[h][i].freedom = kind.count;
     }
   }
   return heads;
 }
 
-inline std::array<estimate, carried_numbers.size()> extrapolate_mean(const model_report& predicted,
-                                                                     const self_check& check, double factor,
-                                                                     const std::vector<std::size_t>& heads) {
+std::array<estimate, carried_numbers.size()> extrapolate_mean(const model_report& predicted, const self_check& check,
+                                                              double factor, const std::vector<std::size_t>& heads) {
   std::array<estimate, carried_numbers.size()> means;
   for (std::size_t i = 0; i < means.size(); ++i) {
     double sum = 0, error = 0, count = 0;
@@ -101,7 +98,7 @@ inline std::array<estimate, carried_numbers.size()> extrapolate_mean(const model
       ++count;
     }
     if (!(count > 0)) continue;
-    detail::mean_square rate;
+    mean_square rate;
     for (std::size_t f = 0; f < check.factors.size(); ++f) {
       double miss = 0, n = 0;
       for (const std::size_t h : heads)
@@ -120,4 +117,4 @@ inline std::array<estimate, carried_numbers.size()> extrapolate_mean(const model
   return means;
 }
 
-}  // namespace qkgeom
+}  // namespace qkgeom::examples

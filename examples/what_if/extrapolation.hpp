@@ -11,7 +11,7 @@
 #include "qkgeom/report/head_report.hpp"
 #include "qkgeom/stats/jackknife.hpp"
 
-namespace qkgeom {
+namespace qkgeom::examples {
 
 /// A number of a head that is carried to a longer context; the names are the columns of heads.csv.
 struct carried_number {
@@ -44,7 +44,7 @@ struct self_check {
 };
 
 /// Compares head by head. Throws `error` if the heads differ or a factor is not above 1.
-inline self_check check_predictions(const model_report& actual, const std::vector<short_prediction>& predicted);
+self_check check_predictions(const model_report& actual, const std::vector<short_prediction>& predicted);
 
 /// How an error grows with the factor of a prediction: each doubling adds an error of its own, so that variances grow
 /// with the number of doublings (docs/long-from-short.md has the coverage of this and of linear growth).
@@ -61,15 +61,12 @@ inline constexpr double interval_miss = 0.1;
 /// the check of (miss / growth)^2: the head's own, together with the mean over heads of its kind (RoPE or NoPE) as
 /// `shared_misses` further misses. The degrees of freedom are the misses of its kind. Errors are NaN where the check
 /// has no miss.
-inline std::vector<std::array<estimate, carried_numbers.size()>> extrapolate(const model_report& predicted,
-                                                                             const self_check& check, double factor);
+std::vector<std::array<estimate, carried_numbers.size()>> extrapolate(const model_report& predicted,
+                                                                      const self_check& check, double factor);
 
 /// The mean over some heads of each number. Its variance holds the mean error of the heads over documents, since they
 /// share documents, and the mean over the factors of (mean miss / growth)^2: what the check misses of all heads alike.
-inline std::array<estimate, carried_numbers.size()> extrapolate_mean(const model_report& predicted,
-                                                                     const self_check& check, double factor,
-                                                                     const std::vector<std::size_t>& heads);
+std::array<estimate, carried_numbers.size()> extrapolate_mean(const model_report& predicted, const self_check& check,
+                                                              double factor, const std::vector<std::size_t>& heads);
 
-}  // namespace qkgeom
-
-#include "examples/what_if/extrapolation.hpp"
+}  // namespace qkgeom::examples

@@ -1,24 +1,30 @@
 // SPDX-License-Identifier: MIT
-#pragma once
+#include "examples/common/numbers/heterogeneity.hpp"
 
 #include <algorithm>
 #include <limits>
 
-#include "qkgeom/io/csv.hpp"
 #include "qkgeom/report/estimate_columns.hpp"
+#include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/stats/quantile.hpp"
 #include "qkgeom/stats/shape.hpp"
-#include "examples/common/numbers/heterogeneity.hpp"
 
-namespace qkgeom {
+namespace qkgeom::examples {
+namespace {
 
-namespace detail {
+/// A region of the context and the mean plasticity of every head there.
+struct region {
+  double start, end;
+  head_values plasticity;
 
-inline head_spread spread_over_heads(const region_values& r, const std::vector<std::size_t>& heads,
-                                     const heterogeneity_options& options) {
+  region(const model_report& report, double from, double to)
+      : start(from), end(to), plasticity(plasticity_between(report, from, to)) {}
+};
+
+head_spread spread_over_heads(const region& r, const std::vector<std::size_t>& heads) {
   const auto estimate = [&](auto&& statistic) {
-    return estimate_over_heads({&r}, heads, [&](index_t e, const std::vector<std::size_t>& in) {
-      return statistic(values_without(r, e, in));
+    return estimate_over_heads({&r.plasticity}, heads, [&](index_t e, const std::vector<std::size_t>& in) {
+      return statistic(r.plasticity.at(e, in));
     });
   };
   const auto share = [&](auto&& in) {
@@ -30,12 +36,12 @@ inline head_spread spread_over_heads(const region_values& r, const std::vector<s
   head_spread s;
   s.start = r.start;
   s.end = r.end;
-  s.heads = static_cast<index_t>(values_of(r.value, heads).size());
+  s.heads = static_cast<index_t>(r.plasticity.at(-1, heads).size());
   s.mean = estimate([](const std::vector<double>& x) { return shape_of(x).mean; });
   s.deviation = estimate([](const std::vector<double>& x) { return shape_of(x).deviation; });
   s.bimodality = estimate([](const std::vector<double>& x) { return shape_of(x).bimodality; });
-  s.share_high = share([&](double v) { return v > options.high; });
-  s.share_low = share([&](double v) { return v < options.low; });
+  s.share_high = share([](double v) { return v > led_by_content; });
+  s.share_low = share([](double v) { return v < locked_to_position; });
   head_estimate* const quartiles[] = {&s.quartile1, &s.median, &s.quartile3};
   for (int i = 0; i < 3; ++i) {
     *quartiles[i] = estimate([&](const std::vector<double>& x) { return quantile(x, 0.25 * (i + 1)); });
@@ -44,31 +50,31 @@ inline head_spread spread_over_heads(const region_values& r, const std::vector<s
   return s;
 }
 
-}  // namespace detail
+}  // namespace
 
-inline heterogeneity_result heterogeneity_of(const model_report& report, std::string group,
-                                             const std::vector<std::size_t>& heads,
-                                             const heterogeneity_options& options) {
-  heterogeneity_result result{std::move(group), {}, {}, {}, {}};
+std::vector<heterogeneity_result> heterogeneity(const model_report& report) {
+  std::vector<region> buckets;
   for (index_t b = 0; b < report.buckets.count(); ++b)
-    result.buckets.push_back(
-        detail::spread_over_heads(values_in_region(report, static_cast<double>(report.buckets.start(b)),
-                                                   static_cast<double>(report.buckets.end(b))),
-                                  heads, options));
+    buckets.emplace_back(report, static_cast<double>(report.buckets.start(b)),
+                         static_cast<double>(report.buckets.end(b)));
   const double length = static_cast<double>(report.context_length);
-  const auto first = values_in_region(report, 0, 0.2 * length), last = values_in_region(report, 0.8 * length, length);
-  result.first20 = detail::spread_over_heads(first, heads, options);
-  result.last20 = detail::spread_over_heads(last, heads, options);
-  result.convergence = estimate_over_heads({&first, &last}, heads, [&](index_t e, const std::vector<std::size_t>& in) {
-    const double early = shape_of(values_without(first, e, in)).deviation;
-    const double late = shape_of(values_without(last, e, in)).deviation;
-    return early > 0 ? late / early : std::numeric_limits<double>::quiet_NaN();
-  });
-  return result;
+  const region first(report, 0, 0.2 * length), last(report, 0.8 * length, length);
+  std::vector<heterogeneity_result> results;
+  for (const auto& [name, heads] : head_groups(report.heads)) {
+    heterogeneity_result result{name, {}, spread_over_heads(first, heads), spread_over_heads(last, heads), {}};
+    for (const auto& b : buckets) result.buckets.push_back(spread_over_heads(b, heads));
+    result.convergence = estimate_over_heads(
+        {&first.plasticity, &last.plasticity}, heads, [&](index_t e, const std::vector<std::size_t>& in) {
+          const double early = shape_of(first.plasticity.at(e, in)).deviation;
+          const double late = shape_of(last.plasticity.at(e, in)).deviation;
+          return early > 0 ? late / early : std::numeric_limits<double>::quiet_NaN();
+        });
+    results.push_back(std::move(result));
+  }
+  return results;
 }
 
-inline void write_heterogeneity_csv(const std::filesystem::path& path,
-                                    const std::vector<heterogeneity_result>& results) {
+void write_heterogeneity_csv(const std::filesystem::path& path, const std::vector<heterogeneity_result>& results) {
   std::vector<std::string> names{"group", "region", "start", "end", "heads"};
   for (const char* name : {"mean", "sd", "share_above", "share_below", "bimodality", "convergence"})
     add_head_estimate_names(names, name);
@@ -90,4 +96,4 @@ inline void write_heterogeneity_csv(const std::filesystem::path& path,
   csv.commit();
 }
 
-}  // namespace qkgeom
+}  // namespace qkgeom::examples

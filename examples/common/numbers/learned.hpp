@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "qkgeom/stats/interval.hpp"
 #include "examples/common/numbers/comparison.hpp"
+#include "examples/common/outputs.hpp"
 
-namespace qkgeom {
+namespace qkgeom::examples {
 
 /// A number of a model beside the same number of untrained models of its architecture, whose weights come from
 /// different seeds.
@@ -30,8 +30,8 @@ struct learned_number {
 /// s sqrt(1 + 1/S), so the interval reaches to each side by hypot(t_D document_error, t_(S-1) s sqrt(1 + 1/S)), t being
 /// the quantiles of Student's distribution: in 95 of 100 cases an untrained model in the model's place has 0 inside.
 /// `paired`: all come from the same documents. Throws `error` if `untrained` is empty or its groups have other numbers.
-inline std::vector<learned_number> learned_numbers(const compared_group& model,
-                                                   const std::vector<const compared_group*>& untrained, bool paired);
+std::vector<learned_number> learned_numbers(const compared_group& model,
+                                            const std::vector<const compared_group*>& untrained, bool paired);
 
 /// What one group of a model's heads has learned.
 struct learned_group {
@@ -43,12 +43,21 @@ struct learned_group {
 
 /// Holds each model against the untrained ones of the same architecture, an untrained model against those of other
 /// seeds. Models without such a baseline, and groups of heads that it lacks, are left out.
-inline std::vector<learned_group> learned_of(const std::vector<compared_model>& models);
+std::vector<learned_group> learned_of(const std::vector<compared_model>& models);
 
 /// learned.csv: a row per group and number, the model's value, the mean over the seeds, the difference with its errors
 /// over documents and seeds, and its 95 % interval.
-inline void write_learned_csv(const std::filesystem::path& path, const std::vector<learned_group>& groups);
+void write_learned_csv(const std::filesystem::path& path, const std::vector<learned_group>& groups);
 
-}  // namespace qkgeom
+/// The model that a report is about, with the architecture and the state of its weights that its capture names.
+compared_model compare_by_capture(const analysed& a, std::string label, std::string family,
+                                  const std::vector<double>& token_edges);
 
-#include "examples/common/numbers/learned.hpp"
+/// Throws `error` unless each of these captures is of an untrained model with the architecture of `model`.
+void require_untrained(const std::vector<std::filesystem::path>& captures, const std::filesystem::path& model);
+
+/// Prints for all heads of each model the main numbers, those of untrained models, and what was learned with its 95 %
+/// interval.
+void print_learned(printer& out, const std::vector<learned_group>& groups);
+
+}  // namespace qkgeom::examples

@@ -1,36 +1,27 @@
 // SPDX-License-Identifier: MIT
-#pragma once
+#include "examples/common/numbers/recovery.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <numbers>
 #include <optional>
 
-#include "qkgeom/io/csv.hpp"
 #include "qkgeom/report/estimate_columns.hpp"
+#include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/stats/interval.hpp"
-#include "examples/common/numbers/recovery.hpp"
 
-namespace qkgeom {
+namespace qkgeom::examples {
+namespace {
 
-namespace detail {
+using decile_values = std::array<head_values, 10>;
 
-using decile_values = std::array<region_values, 10>;
-
-inline decile_values deciles_of(const model_report& report) {
-  decile_values deciles;
-  const auto edges = equal_bins(report.context_length, 10);
-  for (std::size_t i = 0; i < 10; ++i) deciles[i] = values_in_region(report, edges[i], edges[i + 1]);
-  return deciles;
-}
-
-/// Mean over heads without document `left_out`.
-inline double mean_without(const region_values& r, index_t left_out, const std::vector<std::size_t>& heads) {
-  return statistic_of(head_statistic::mean, values_without(r, left_out, heads));
+double mean_without(const head_values& r, index_t left_out, const std::vector<std::size_t>& heads) {
+  return statistic_of(head_statistic::mean, r.at(left_out, heads));
 }
 
 /// Index in [from, to) of the smallest value, or of the largest with sign -1; -1 if all are null.
-inline int extreme_in(const std::array<head_estimate, 10>& decile, int from, int to, double sign) {
+int extreme_in(const std::array<head_estimate, 10>& decile, int from, int to, double sign) {
   int best = -1;
   for (int i = from; i < to; ++i) {
     const double v = sign * decile[i].value;
@@ -40,16 +31,15 @@ inline int extreme_in(const std::array<head_estimate, 10>& decile, int from, int
 }
 
 /// The difference of two deciles' means over heads; the deciles stay the same where documents are left out.
-inline head_estimate decile_difference(const decile_values& deciles, const std::vector<std::size_t>& heads, int high,
-                                       int low) {
+head_estimate decile_difference(const decile_values& deciles, const std::vector<std::size_t>& heads, int high,
+                                int low) {
   const auto &a = deciles[high], &b = deciles[low];
   return estimate_over_heads({&a, &b}, heads, [&](index_t e, const std::vector<std::size_t>& in) {
     return mean_without(a, e, in) - mean_without(b, e, in);
   });
 }
 
-inline recovery_result recovery_in(const decile_values& deciles, const std::vector<std::size_t>& heads,
-                                   const recovery_options& options) {
+recovery_result recovery_in(const decile_values& deciles, const std::vector<std::size_t>& heads, double errors) {
   recovery_result r;
   r.heads = static_cast<index_t>(heads.size());
   for (std::size_t i = 0; i < 10; ++i)
@@ -63,32 +53,42 @@ inline recovery_result recovery_in(const decile_values& deciles, const std::vect
   if (r.dip < 0 || r.end < 0) return r;
   r.rise = decile_difference(deciles, heads, r.peak, r.dip);
   r.fall = decile_difference(deciles, heads, r.peak, r.end);
-  const double miss = std::erfc(options.errors / std::numbers::sqrt2);  // a normal's beyond so many errors
+  const double miss = std::erfc(errors / std::numbers::sqrt2);  // a normal's beyond so many errors
   r.recovers = r.rise.value > half_width(r.rise, miss) && r.fall.value > half_width(r.fall, miss);
   return r;
 }
 
-}  // namespace detail
+template <class List>
+index_t recovering(const List& list) {
+  return std::count_if(list.begin(), list.end(), [](const auto& entry) { return entry.second.recovers; });
+}
 
-inline std::vector<group_recovery> recovery(const model_report& report, const recovery_options& options) {
+}  // namespace
+
+index_t group_recovery::recovering_layers() const { return recovering(layers); }
+index_t group_recovery::recovering_heads() const { return recovering(each); }
+
+std::vector<group_recovery> recovery(const model_report& report, double errors) {
   require(report.context_length > 0, "recovery: context_length must be at least 1 token, not ", report.context_length);
-  const auto deciles = detail::deciles_of(report);
+  decile_values deciles;
+  const auto edges = equal_bins(report.context_length, 10);
+  for (std::size_t i = 0; i < 10; ++i) deciles[i] = plasticity_between(report, edges[i], edges[i + 1]);
   std::vector<group_recovery> results;
   for (const auto& [name, heads] : head_groups(report.heads)) {
-    group_recovery g{name, detail::recovery_in(deciles, heads, options), {}, {}};
+    group_recovery g{name, recovery_in(deciles, heads, errors), {}, {}};
     std::map<index_t, std::vector<std::size_t>> layers;
     for (const std::size_t h : heads) {
       layers[report.heads[h].layer].push_back(h);
-      g.each.emplace_back(h, detail::recovery_in(deciles, {h}, options));
+      g.each.emplace_back(h, recovery_in(deciles, {h}, errors));
     }
-    for (const auto& [layer, in] : layers) g.layers.emplace_back(layer, detail::recovery_in(deciles, in, options));
+    for (const auto& [layer, in] : layers) g.layers.emplace_back(layer, recovery_in(deciles, in, errors));
     results.push_back(std::move(g));
   }
   return results;
 }
 
-inline void write_recovery_csv(const std::filesystem::path& path, const model_report& report,
-                               const std::vector<group_recovery>& results) {
+void write_recovery_csv(const std::filesystem::path& path, const model_report& report,
+                        const std::vector<group_recovery>& results) {
   csv_writer csv(path,
                  csv_columns("scope,group,layer,q_head,heads,recovers,dip_start,dip,peak_start,peak,end_start,end,rise,"
                              "rise_error,rise_head_error,fall,fall_error,fall_head_error,layers,recovering_layers,"
@@ -124,4 +124,4 @@ inline void write_recovery_csv(const std::filesystem::path& path, const model_re
   csv.commit();
 }
 
-}  // namespace qkgeom
+}  // namespace qkgeom::examples

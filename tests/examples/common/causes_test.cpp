@@ -5,9 +5,8 @@
 
 #include "tests/common/refusal.hpp"
 
+namespace qkgeom::examples {
 namespace {
-
-using namespace qkgeom;
 
 /// An analysis of two heads over three documents, in which a number is `value` and, without a document, a little off.
 trajectory_point point_with(double value, std::vector<head_class> classes) {
@@ -53,3 +52,4 @@ TEST(causes, of_analyses_of_other_documents_have_no_errors) {
 }
 
 }  // namespace
+}  // namespace qkgeom::examples

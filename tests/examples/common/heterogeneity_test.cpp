@@ -5,12 +5,15 @@
 
 #include <cmath>
 
+#include "qkgeom/io/csv.hpp"
+#include "qkgeom/stats/quantile.hpp"
+#include "qkgeom/stats/shape.hpp"
+#include "tests/io/scratch.hpp"
 #include "tests/report/hand_report.hpp"
 
+namespace qkgeom::examples {
 namespace {
-
-using namespace qkgeom;
-using namespace qkgeom::test;
+using namespace test;
 
 TEST(heterogeneity, each_number_is_that_of_the_heads_values) {
   const auto report = hand_report(8, scattered);
@@ -70,4 +73,17 @@ TEST(heterogeneity, convergence_and_errors_are_those_of_reports_without_a_docume
   EXPECT_TRUE(std::isnan(whole.buckets[1].median.head_error));
 }
 
+TEST(heterogeneity, is_written_for_buckets_and_regions) {
+  const auto all = heterogeneity(hand_report(8, scattered));
+  const test::scratch_folder folder;
+  write_heterogeneity_csv(folder / "heterogeneity.csv", all);
+  const auto csv = read_csv(folder / "heterogeneity.csv");
+  const auto mean = csv.numbers("mean"), convergence = csv.numbers("convergence");
+  ASSERT_EQ(mean.size(), 3u * 12u);  // ten buckets and two regions
+  EXPECT_EQ(mean[5], all[0].buckets[5].mean.value);
+  EXPECT_EQ(convergence[11], all[0].convergence.value);
+  EXPECT_TRUE(std::isnan(convergence[10]));
+}
+
 }  // namespace
+}  // namespace qkgeom::examples

@@ -10,19 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include "examples/common/numbers/comparison.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/report/analyse_layer.hpp"
 #include "qkgeom/stats/interval.hpp"
-#include "examples/common/numbers/comparison.hpp"
 
-namespace qkgeom::detail {
-compared_number number_of(std::string name, const head_values& column, const std::vector<std::size_t>& heads,
-                          head_statistic statistic);
-}
-
-namespace qkgeom::interval_coverage {
+namespace qkgeom::examples::interval_coverage {
 namespace {
 
 constexpr index_t context_length = 1000, head_size = 4, heads = 3;
@@ -101,9 +96,8 @@ class plasticity_sample {
     found["AP, difference of heads"] = as_estimate(difference_of(first, others, true));
   }
   /// AP of some heads, for differences.
-  compared_number ap(const std::vector<std::size_t>& of) const {
-    const auto region = values_in_region(report_, 0, context_length);
-    return detail::number_of("AP", {"AP", region.value, region.without}, of, head_statistic::mean);
+  group_number ap(const std::vector<std::size_t>& of) const {
+    return number_over(plasticity_between(report_, 0, context_length), of, head_statistic::mean);
   }
   numbers found;
 
@@ -127,8 +121,8 @@ class geometry_sample {
     }
     found["bias, difference of heads"] = as_estimate(difference_of(bias({0}), bias({1, 2}), true));
   }
-  compared_number bias(const std::vector<std::size_t>& of) const {
-    return detail::number_of("bias", point_.column("bias_strength"), of, head_statistic::mean);
+  group_number bias(const std::vector<std::size_t>& of) const {
+    return number_over(point_.column("bias_strength"), of, head_statistic::mean);
   }
   numbers found;
 
@@ -168,7 +162,7 @@ int samples_of(index_t documents) { return documents > 50 ? 150 : 300; }
 template <class Sample, class Number>
 void check_intervals(numbers truth, const char* difference, const Sample& sample, const Number& number) {
   truth[difference] = {0};
-  std::vector<compared_number> others;
+  std::vector<group_number> others;
   for (int s = 0; s < samples_of(12); ++s) others.push_back(number(sample(12, 700000 + static_cast<std::uint64_t>(s))));
   for (const index_t documents : sample_sizes) {
     coverage c(truth);
@@ -200,4 +194,4 @@ TEST(intervals, geometry) {
 }
 
 }  // namespace
-}  // namespace qkgeom::interval_coverage
+}  // namespace qkgeom::examples::interval_coverage

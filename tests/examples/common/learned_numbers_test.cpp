@@ -7,13 +7,12 @@
 
 #include "qkgeom/core/random.hpp"
 
+namespace qkgeom::examples {
 namespace {
-
-using namespace qkgeom;
 
 /// A model with one number: `value`, and the means that leave out each document of values around it.
 compared_model with(double value, const std::vector<double>& documents, bool untrained) {
-  compared_number n{"ap_drop", value, {}, {}};
+  group_number n{"ap_drop", value, {}, {}};
   double sum = 0;
   for (const double d : documents) sum += d;
   const auto count = static_cast<double>(documents.size());
@@ -87,3 +86,4 @@ TEST(learned, an_untrained_model_as_the_model_has_learned_nothing) {
 }
 
 }  // namespace
+}  // namespace qkgeom::examples

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Untrained models as the baseline of a trained one, from captures on.
-#include "examples/common/learned.hpp"
+#include "examples/common/numbers/learned.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,8 @@
 
 #include "tests/io/scratch.hpp"
 
+namespace qkgeom::examples {
 namespace {
-
-using namespace qkgeom;
 
 TEST(learned_beyond, a_trained_model_differs_and_an_untrained_one_does_not) {
   const test::scratch_folder folder;
@@ -55,3 +54,4 @@ TEST(learned_beyond, a_trained_model_differs_and_an_untrained_one_does_not) {
 }
 
 }  // namespace
+}  // namespace qkgeom::examples

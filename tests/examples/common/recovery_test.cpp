@@ -9,12 +9,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "qkgeom/io/csv.hpp"
+#include "tests/io/scratch.hpp"
 #include "tests/report/hand_report.hpp"
 
+namespace qkgeom::examples {
 namespace {
-
-using namespace qkgeom;
-using namespace qkgeom::test;
+using namespace test;
 
 /// Deciles of a profile that dips at 30-40 %, recovers at 60-70 % and falls, with documents that differ by `noise`.
 double bumpy(int b, int e, double noise) {
@@ -75,8 +76,35 @@ TEST(recovery, needs_two_standard_errors_of_its_rise_and_its_fall) {
   const double rise_alone = as_normal(quiet.rise), fall_alone = as_normal(quiet.fall);
   EXPECT_LT(rise_alone, 0.5 * quiet.rise.value / quiet.rise.error);
   const auto report = hand_report(2, [](int, int b, int e) { return bumpy(b, e, 0.003); });
-  EXPECT_FALSE(recovery(report, {.errors = 1.001 * std::min(rise_alone, fall_alone)})[0].mean.recovers);
-  EXPECT_TRUE(recovery(report, {.errors = 0.999 * std::min(rise_alone, fall_alone)})[0].mean.recovers);
+  EXPECT_FALSE(recovery(report, 1.001 * std::min(rise_alone, fall_alone))[0].mean.recovers);
+  EXPECT_TRUE(recovery(report, 0.999 * std::min(rise_alone, fall_alone))[0].mean.recovers);
+}
+
+TEST(recovery, is_written_for_groups_layers_and_heads) {
+  const auto report = hand_report(4, [](int, int b, int e) { return bumpy(b, e, 0.003); });
+  const auto found = recovery(report);
+  const test::scratch_folder folder;
+  write_recovery_csv(folder / "recovery.csv", report, found);
+  const auto csv = read_csv(folder / "recovery.csv");
+  const auto rise = csv.numbers("rise"), layers = csv.numbers("layers");
+  ASSERT_EQ(rise.size(), 3u + 2u + 4u);
+  EXPECT_EQ(rise[0], found[0].mean.rise.value);
+  EXPECT_EQ(rise[3], found[0].layers[0].second.rise.value);
+  EXPECT_EQ(rise[8], found[0].each[3].second.rise.value);
+  EXPECT_EQ(layers[0], 2);
+  EXPECT_TRUE(std::isnan(layers[3]));
+}
+
+TEST(recovery, is_not_sure_where_one_document_alone_has_pairs) {
+  auto report = hand_report(1, [](int, int b, int) { return b == 5 ? 0.9 : b < 3 ? 0.5 : b < 8 ? 0.3 : 0.2; });
+  for (auto& b : report.heads[0].profiles[0].buckets) {
+    for (std::size_t e = 1; e < documents; ++e) b.document_sum[e] = b.document_weight[e] = 0;
+    set_mean_and_error(b);
+  }
+  const auto found = recovery(report)[0].mean;
+  EXPECT_GT(found.rise.value, 0.5);
+  EXPECT_TRUE(std::isnan(found.rise.error));
+  EXPECT_FALSE(found.recovers);
 }
 
 TEST(recovery, a_profile_without_late_deciles_has_none) {
@@ -90,3 +118,4 @@ TEST(recovery, a_profile_without_late_deciles_has_none) {
 }
 
 }  // namespace
+}  // namespace qkgeom::examples

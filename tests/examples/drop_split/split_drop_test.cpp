@@ -11,9 +11,8 @@
 #include "tests/common/refusal.hpp"
 #include "tests/plasticity/pair_oracle.hpp"
 
+namespace qkgeom::examples {
 namespace {
-
-using namespace qkgeom;
 
 constexpr index_t full_length = 1000;
 using change = std::function<void(double t, double* row)>;
@@ -208,3 +207,4 @@ TEST(drop_split, a_head_without_a_first_fifth_has_no_split) {
 }
 
 }  // namespace
+}  // namespace qkgeom::examples

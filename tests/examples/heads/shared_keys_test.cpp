@@ -7,10 +7,9 @@
 
 #include "tests/report/hand_report.hpp"
 
+namespace qkgeom::examples {
 namespace {
-
-using namespace qkgeom;
-using namespace qkgeom::test;
+using namespace test;
 
 /// Eight heads, two layers of four; heads 2 i and 2 i + 1 share a key head, and a profile where `shared` says so.
 model_report grouped_report(double shared, int left_out = -1) {
@@ -81,3 +80,4 @@ TEST(shared_keys, a_model_whose_heads_share_no_keys_has_no_likeness_within) {
 }
 
 }  // namespace
+}  // namespace qkgeom::examples

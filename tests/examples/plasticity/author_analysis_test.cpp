@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The author's three tables against what attention-plasticity itself printed for the same captures
+// The tables of plasticity --preset against what attention-plasticity itself printed for the same captures
 // (tests/data/golden/README.md). Its tool samples pairs, ours takes all: those columns agree within the sampling error.
 #include "examples/plasticity/author_csv.hpp"
 
@@ -18,9 +18,8 @@
 #include "tests/common/data_files.hpp"
 #include "tests/io/scratch.hpp"
 
+namespace qkgeom::examples {
 namespace {
-
-using namespace qkgeom;
 using nlohmann::json;
 
 struct author_case {
@@ -31,7 +30,7 @@ struct author_case {
 class author : public testing::TestWithParam<author_case> {
  protected:
   void SetUp() override {
-    source_.emplace(capture::open(test::golden(GetParam().capture + std::string(".safetensors"))));
+    source_.emplace(capture_set::open({test::golden(GetParam().capture + std::string(".safetensors"))}));
     answers_ = json::parse(std::ifstream(test::golden(GetParam().answers + std::string(".json"))));
     const auto grid = author_buckets(source_->manifest());
     buckets_ = grid.edges;
@@ -52,7 +51,7 @@ class author : public testing::TestWithParam<author_case> {
 
   const test::scratch_folder folder_;
   cpu_context ctx_{{.threads = 2}};
-  std::optional<capture> source_;
+  std::optional<capture_set> source_;
   json answers_;
   bucket_edges buckets_;
   std::vector<author_head> heads_;
@@ -262,3 +261,4 @@ TEST(author_buckets, number_log2_buckets_as_the_tool_does) {
 }
 
 }  // namespace
+}  // namespace qkgeom::examples

@@ -6,9 +6,8 @@
 #include "qkgeom/core/random.hpp"
 #include "tests/common/refusal.hpp"
 
+namespace qkgeom::examples {
 namespace {
-
-using namespace qkgeom;
 
 const std::vector<cache_type> types{cache_type::q8_0, cache_type::q5_0, cache_type::q4_0};
 
@@ -62,3 +61,4 @@ TEST(bit_budget, refuses_what_cannot_be) {
 }
 
 }  // namespace
+}  // namespace qkgeom::examples

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: MIT
-#include "examples/common/numbers/trajectory.hpp"
+#include "examples/common/numbers/head_values.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "examples/training_dynamics/trajectory_changes.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/report/analyse.hpp"
 #include "qkgeom/stats/quantile.hpp"
-#include "examples/training_dynamics/trajectory_csv.hpp"
 #include "tests/common/studentised.hpp"
 #include "tests/io/scratch.hpp"
 
+namespace qkgeom::examples {
 namespace {
-
-using namespace qkgeom;
 
 struct planted_number {
   double mu = 0, alpha = 0;
@@ -93,7 +92,7 @@ TEST(trajectory, statistics_over_heads_and_their_errors) {
   EXPECT_NEAR(median.error, jackknife_error({1.5, 0.5, 1.1}), 1e-15);
   // alpha_k is the same in every replicate: no error is known, rather than 0.
   EXPECT_TRUE(std::isnan(over_heads(point.column("alpha_k"), all, head_statistic::mean).error));
-  const auto share = class_share(point, all, p);
+  const auto share = class_share(point, all, p).estimate();
   EXPECT_DOUBLE_EQ(share.value, 2.0 / 3);
   EXPECT_NEAR(share.error, jackknife_error({1 / 3.0, 2 / 3.0, 2 / 3.0}), 1e-15);
   EXPECT_NEAR(share.head_error, std::sqrt(2.0 / 9 / 2), 1e-15);
@@ -287,3 +286,4 @@ TEST(trajectory, tables_have_a_row_for_each_checkpoint_and_group) {
 }
 
 }  // namespace
+}  // namespace qkgeom::examples

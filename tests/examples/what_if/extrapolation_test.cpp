@@ -13,9 +13,8 @@
 #include "tests/io/scratch.hpp"
 #include "tests/rotary/planted_capture.hpp"
 
+namespace qkgeom::examples {
 namespace {
-
-using namespace qkgeom;
 using test::planted_capture;
 
 model_report report_of(cpu_context& cpu, const capture_set& source) {
@@ -90,7 +89,8 @@ TEST(extrapolation, an_error_is_what_the_check_missed_and_grows_with_the_doublin
     }
     return r;
   };
-  const auto check = check_predictions(report_with(1), {{2, report_with(1.1)}, {4, report_with(1 + 0.1 * std::sqrt(2.0))}});
+  const auto check =
+      check_predictions(report_with(1), {{2, report_with(1.1)}, {4, report_with(1 + 0.1 * std::sqrt(2.0))}});
   EXPECT_EQ(check.same_class[0], (std::vector<bool>{true, true}));
   const auto heads = extrapolate(report_with(3), check, 16);
   // Misses over the root of the doublings are 0.1 for head 0 and 0.2 for head 1; the mean square of both is 0.025.
@@ -135,3 +135,4 @@ TEST(extrapolation, moments_alone_give_what_the_rows_give) {
 }
 
 }  // namespace
+}  // namespace qkgeom::examples

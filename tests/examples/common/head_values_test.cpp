@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "examples/common/numbers/model_columns.hpp"
+#include "examples/common/numbers/head_values.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,12 +7,15 @@
 #include <map>
 #include <string>
 
+#include "examples/common/numbers/comparison.hpp"
+#include "qkgeom/io/csv.hpp"
+#include "qkgeom/report/columns.hpp"
 #include "qkgeom/stats/shape.hpp"
 #include "tests/io/scratch.hpp"
+#include "tests/report/hand_report.hpp"
 
+namespace qkgeom::examples {
 namespace {
-
-using namespace qkgeom;
 
 /// Four heads of two layers, one of them NoPE, whose mean query on axis a is known.
 model_report four_heads() {
@@ -103,4 +106,54 @@ TEST(model_columns, layer_means_have_errors_of_their_own) {
   EXPECT_NEAR(table.numbers("ap_overall_error")[0], shape_of({0.5, 0.75, 0.6}).deviation / std::sqrt(3.0), 1e-14);
 }
 
+/// A report in which buckets 0 and 1 have pairs of document 1 alone, bucket 2 of documents 0 and 1.
+model_report sparse_report() {
+  auto report = test::hand_report(3, test::scattered);
+  for (auto& h : report.heads)
+    for (std::size_t b = 0; b < 10; ++b) {
+      auto& bucket = h.profiles[0].buckets[b];
+      for (std::size_t e = 0; e < 4; ++e) {
+        const bool has_pairs = !((b < 2 && e != 1) || (b == 2 && e > 1));
+        bucket.document_weight[e] = has_pairs ? 10 : 0;
+        bucket.document_sum[e] = has_pairs ? 10 * (0.5 + 0.01 * static_cast<double>(e * e)) : 0;
+      }
+      set_mean_and_error(bucket);
+    }
+  return report;
+}
+
+TEST(group_numbers, of_one_document_have_no_error_over_documents) {
+  const auto report = sparse_report();
+  const auto first = plasticity_between(report, 0, 200), fourth = plasticity_between(report, 300, 400);
+  const auto mean_of = [](const head_values& r) {
+    return estimate_over_heads({&r}, {0, 1, 2}, [&](index_t e, const std::vector<std::size_t>& in) {
+      double sum = 0;
+      for (const double v : r.at(e, in)) sum += v / 3;
+      return sum;
+    });
+  };
+  EXPECT_TRUE(std::isnan(mean_of(first).error));
+  EXPECT_TRUE(std::isfinite(mean_of(first).head_error));
+  EXPECT_NEAR(mean_of(fourth).error, report.heads[0].profiles[0].buckets[3].standard_error, 1e-14);
+}
+
+TEST(group_numbers, are_paired_where_the_same_documents_were_drawn) {
+  compared_model a, b;
+  a.document_ids = b.document_ids = {"x", "y", "z"};
+  a.profile_documents = b.profile_documents = {0, 1, 2};
+  a.blocks = b.blocks = {{0, 1, 2}, 3};
+  EXPECT_TRUE(same_documents(a, b));
+  b.profile_documents = {0, 1};
+  EXPECT_FALSE(same_documents(a, b));
+  b.profile_documents = a.profile_documents;
+  b.blocks = {{1, 2}, 2};
+  EXPECT_FALSE(same_documents(a, b));
+  // A document without a say in one number has the number itself there.
+  const double none = std::numeric_limits<double>::quiet_NaN();
+  const group_number x{"n", 1, {0.9, 1.1, none, 1.2}}, y{"n", 2, {1.9, none, none, 2.1}};
+  EXPECT_NEAR(difference_of(x, y, true).error, jackknife_error({-1.0, -0.9, -0.9}), 1e-15);
+  EXPECT_EQ(difference_of(x, y, true).freedom, 2);
+}
+
 }  // namespace
+}  // namespace qkgeom::examples
