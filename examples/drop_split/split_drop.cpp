@@ -16,7 +16,8 @@
 
 namespace qkgeom::examples {
 
-namespace detail {  // and not nameless: what split_drop<T> holds has linkage
+// Not a nameless one: what split_drop<T> holds has linkage.
+namespace detail {
 
 /// A head's query distribution averaged over the buckets of a region that have a value, weighted by their queries.
 struct frozen_query {
