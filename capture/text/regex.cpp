@@ -10,6 +10,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "capture/text/unicode.hpp"
 #include "qkgeom/core/error.hpp"
@@ -42,8 +43,10 @@ class translator {
         brackets();
       else if (c == '{')
         braces();
-      else if (starts_with("(?"))
-        group();
+      else if (c == '(')
+        open_group();
+      else if (c == ')')
+        close_group();
       else if (c == ']' || c == '}')
         replace(1, std::string("\\") + c);
       else
@@ -72,11 +75,21 @@ class translator {
          ", which is not supported");
   }
 
-  void group() {
+  void open_group() {
+    if (position_ == 0 && starts_with("(?i)")) {
+      folds_.back() = true;
+      return copy(4);
+    }
+    std::string_view kind = "(";
     for (const std::string_view known : {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?-i:"})
-      if (starts_with(known)) return copy(known.size());
-    if (position_ == 0 && starts_with("(?i)")) return copy(4);
-    refuse("an unknown kind of group");
+      if (starts_with(known)) kind = known;
+    if (kind == "(" && ahead(1) == '?') refuse("an unknown kind of group");
+    folds_.push_back(kind == "(?i:" || (kind != "(?-i:" && folds_.back()));
+    copy(kind.size());
+  }
+  void close_group() {
+    if (folds_.size() > 1) folds_.pop_back();
+    copy(1);
   }
 
   void braces() {
@@ -98,14 +111,10 @@ class translator {
       const auto low = member(&set);
       if (!low) continue;
       auto high = low;
-      if (const std::size_t hyphen = position_; ahead(0) == '-' && ahead(1) != ']') {
+      if (ahead(0) == '-' && ahead(1) != ']') {
         ++position_;
-        icu::UnicodeSet ignored;
-        high = member(&ignored);
-        if (!high) {  // a hyphen before a class is a character
-          high = low;
-          position_ = hyphen;
-        }
+        high = member(&set);
+        if (!high) refuse("a range that ends with a class");
       }
       if (*high < *low) refuse("a range that descends");
       set.add(static_cast<UChar32>(*low), static_cast<UChar32>(*high));
@@ -127,7 +136,12 @@ class translator {
 
   void escape_outside() {
     const escaped e = escape();
-    if (e.members) return write(*e.members, e.negative);
+    if (e.members) {  // only classes in brackets ignore case
+      if (folds_.back()) out_ += "(?-i:";
+      write(*e.members, e.negative);
+      if (folds_.back()) out_ += ')';
+      return;
+    }
     write(icu::UnicodeSet().add(static_cast<UChar32>(*e.character)), false);
   }
 
@@ -181,6 +195,7 @@ class translator {
   std::string_view pattern_;
   std::string out_;
   std::size_t position_ = 0;
+  std::vector<bool> folds_{false};  // whether the groups around a place ignore case
 };
 
 }  // namespace
