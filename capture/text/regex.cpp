@@ -80,12 +80,28 @@ class translator {
       folds_.back() = true;
       return copy(4);
     }
+    if (contractions()) return;
     std::string_view kind = "(";
     for (const std::string_view known : {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?-i:"})
       if (starts_with(known)) kind = known;
     if (kind == "(" && ahead(1) == '?') refuse("an unknown kind of group");
     folds_.push_back(kind == "(?i:" || (kind != "(?-i:" && folds_.back()));
     copy(kind.size());
+  }
+  /// Writes (?i:'s|'t) as (?i:'(?:s|t)), which ICU gives up sooner. Returns false where something else stands.
+  bool contractions() {
+    constexpr std::string_view open = "(?i:'";
+    const std::size_t close = pattern_.find(')', position_);
+    if (!starts_with(open) || close == pattern_.npos) return false;
+    std::string tails = "|";
+    for (std::size_t i = position_ + open.size(); i < close; ++i) {
+      const char c = pattern_[i];
+      if (!is_letter(c) && c != '|') return false;
+      if (c == '|' && pattern_[++i] != '\'') return false;
+      tails += c;
+    }
+    replace(close + 1 - position_, std::string(open) + "(?:" + tails.substr(1) + "))");
+    return true;
   }
   void close_group() {
     if (folds_.size() > 1) folds_.pop_back();

@@ -43,6 +43,7 @@ TEST(regex, matches_as_oniguruma_does) {
                             {R"([&-\-\[\x5d]+)", "[&]-", "<[&]->"},
                             {R"((?i)k|[^s])", "K\u212a\u017fs", "<K><\u212a>"},
                             {R"((?i:'s)|s)", "'\u017f'Ss", "<'\u017f><'S><s>"},
+                            {R"((?i:'s|'re|'d)?x|(?i:'s|t))", "'Rex'Dx'dxx'stT", "<'Rex><'Dx><'dx><x><'s><t><T>"},
                             {R"((?i)\p{Lu}(?-i:b)|[\p{Lu}])", "AbABab", "<Ab><A><B><a><b>"},
                             {R"((?i:st|\P{Lu})|A)", "\ufb06sTAa1", "<\ufb06><sT><A><a><1>"},
                             {R"(^a|a$)", "a\na\ra\u2028a", "<a><a><a>"},  // lines end with \n alone
