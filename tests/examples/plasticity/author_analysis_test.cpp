@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The tables of plasticity --preset against what attention-plasticity itself printed for the same captures
 // (tests/data/golden/README.md). Its tool samples pairs, ours takes all: those columns agree within the sampling error.
-#include "examples/plasticity/author_csv.hpp"
+#include "examples/plasticity/author_analysis.hpp"
 
 #include <gtest/gtest.h>
 

@@ -71,32 +71,32 @@ TEST(head_statistics, median_error_is_that_of_every_redraw) {
 }
 
 TEST(trajectory, statistics_over_heads_and_their_errors) {
-  const auto point = point_of(report_of({{1, 2, p}, {-3, 2, p}, {5, 2, c}}, 100,
-                                        {{{1.5, 2, p}, {-3, 2, c}, {5, 2, c}},
-                                         {{0.5, 2, p}, {-3, 2, p}, {5, 2, c}},
-                                         {{1.1, 2, p}, {-3.1, 2, p}, {5, 2, c}}}),
-                              "one", 2.5);
-  const auto groups = head_groups(point.heads);
+  const auto checkpoint = point_of(report_of({{1, 2, p}, {-3, 2, p}, {5, 2, c}}, 100,
+                                             {{{1.5, 2, p}, {-3, 2, c}, {5, 2, c}},
+                                              {{0.5, 2, p}, {-3, 2, p}, {5, 2, c}},
+                                              {{1.1, 2, p}, {-3.1, 2, p}, {5, 2, c}}}),
+                                   "one", 2.5);
+  const auto groups = head_groups(checkpoint.heads);
   ASSERT_EQ(groups.size(), 3u);
   EXPECT_EQ(groups[1].heads, (std::vector<std::size_t>{0, 2}));
   EXPECT_EQ(groups[2].heads, (std::vector<std::size_t>{1}));
   const auto& all = groups[0].heads;
-  const auto mean = over_heads(point.column("mu_q_a"), all, head_statistic::mean);
+  const auto mean = over_heads(checkpoint.column("mu_q_a"), all, head_statistic::mean);
   EXPECT_DOUBLE_EQ(mean.value, 1);
   EXPECT_NEAR(mean.error, std::sqrt(1 / 27.0), 1e-15);  // the replicates are 1 +- 1/6 and 1: sqrt(2/3 (1/36 + 1/36))
   EXPECT_EQ(mean.freedom, 2);
   EXPECT_NEAR(mean.head_error, std::sqrt((0 + 16 + 16) / 2.0 / 3), 1e-15);
-  EXPECT_DOUBLE_EQ(over_heads(point.column("mu_q_a"), all, head_statistic::mean_abs).value, 3);
-  const auto median = over_heads(point.column("mu_q_a"), all, head_statistic::median);
+  EXPECT_DOUBLE_EQ(over_heads(checkpoint.column("mu_q_a"), all, head_statistic::mean_abs).value, 3);
+  const auto median = over_heads(checkpoint.column("mu_q_a"), all, head_statistic::median);
   EXPECT_DOUBLE_EQ(median.value, 1);
   EXPECT_NEAR(median.error, jackknife_error({1.5, 0.5, 1.1}), 1e-15);
   // alpha_k is the same in every replicate: no error is known, rather than 0.
-  EXPECT_TRUE(std::isnan(over_heads(point.column("alpha_k"), all, head_statistic::mean).error));
-  const auto share = class_share(point, all, p).estimate();
+  EXPECT_TRUE(std::isnan(over_heads(checkpoint.column("alpha_k"), all, head_statistic::mean).error));
+  const auto share = class_share(checkpoint, all, p).estimate();
   EXPECT_DOUBLE_EQ(share.value, 2.0 / 3);
   EXPECT_NEAR(share.error, jackknife_error({1 / 3.0, 2 / 3.0, 2 / 3.0}), 1e-15);
   EXPECT_NEAR(share.head_error, std::sqrt(2.0 / 9 / 2), 1e-15);
-  EXPECT_THROW(point.column("no_such_column"), error);
+  EXPECT_THROW(checkpoint.column("no_such_column"), error);
   EXPECT_THROW(point_of(model_report{}, "empty"), error);
 }
 
@@ -209,24 +209,24 @@ planted_head drifting(std::uint64_t seed) {
 
 TEST(trajectory, plasticity_errors_are_those_of_the_summary) {
   const auto report = analysed(drifting(1), 20, true);
-  const auto point = point_of(report, "planted");
+  const auto checkpoint = point_of(report, "planted");
   const auto summary = summarize_model(report)[0];
-  const auto drop = over_heads(point.column("ap_drop"), {0}, head_statistic::mean);
+  const auto drop = over_heads(checkpoint.column("ap_drop"), {0}, head_statistic::mean);
   EXPECT_DOUBLE_EQ(drop.value, summary.drop.value);
   EXPECT_NEAR(drop.error, summary.drop.error, 1e-15);
-  const auto seen = over_heads(point.column("ap_empirical_unbiased"), {0}, head_statistic::mean);
+  const auto seen = over_heads(checkpoint.column("ap_empirical_unbiased"), {0}, head_statistic::mean);
   EXPECT_NEAR(seen.error, summary.empirical_overall.error, 1e-15);
   EXPECT_GT(seen.error, 0);
-  EXPECT_TRUE(std::isnan(over_heads(point.column("ap_drop_error"), {0}, head_statistic::mean).error));
-  EXPECT_EQ(point.column("alpha_k").without.size(), 12u);
+  EXPECT_TRUE(std::isnan(over_heads(checkpoint.column("ap_drop_error"), {0}, head_statistic::mean).error));
+  EXPECT_EQ(checkpoint.column("alpha_k").without.size(), 12u);
 }
 
 TEST(trajectory, geometry_errors_cover_over_many_seeds) {
   const double bias = 2 * 4e-3;  // a is the first axis
   test::studentised found;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    const auto point = point_of(analysed(drifting(100 + seed), 20, false), "seed");
-    const auto e = over_heads(point.column("bias_strength"), {0}, head_statistic::mean);
+    const auto checkpoint = point_of(analysed(drifting(100 + seed), 20, false), "seed");
+    const auto e = over_heads(checkpoint.column("bias_strength"), {0}, head_statistic::mean);
     found.add(e.value, bias, e.error);
   }
   found.expect_honest("bias_strength", 2.201);  // Student's t with 11 degrees of freedom
