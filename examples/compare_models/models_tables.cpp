@@ -20,9 +20,8 @@ void write_positions_csv(const std::filesystem::path& path, const std::vector<co
   for (const auto& m : models)
     for (const auto& g : m.groups)
       for (const auto& b : g.bins) {
-        csv.add(m.label).add(g.name).add(b.kind).add(b.start).add(b.end);
-        add_estimate(csv, b.plasticity.estimate());
-        csv.end_row();
+        const auto e = b.plasticity.estimate();
+        csv.row(m.label, g.name, b.kind, b.start, b.end, e.value, e.error, e.head_error);
       }
   csv.commit();
 }

@@ -147,12 +147,9 @@ void write_transitions_csv(const std::filesystem::path& path, const std::vector<
       path, {"from", "to", "group", "from_class", "to_class", "heads", "share", "share_error", "share_head_error"});
   for (const auto& [i, j] : checkpoint_steps(points))
     for (const auto& [name, group] : head_groups(points[i].heads))
-      for (const auto& t : class_transitions(points[i], points[j], group)) {
-        csv.add(points[i].label).add(points[j].label).add(name);
-        csv.add(name_of(t.from)).add(name_of(t.to)).add(t.heads);
-        add_estimate(csv, t.share);
-        csv.end_row();
-      }
+      for (const auto& t : class_transitions(points[i], points[j], group))
+        csv.row(points[i].label, points[j].label, name, name_of(t.from), name_of(t.to), t.heads, t.share.value,
+                t.share.error, t.share.head_error);
   csv.commit();
 }
 

@@ -172,13 +172,8 @@ void write_check_table(const std::filesystem::path& path, const prediction& p) {
   for (std::size_t f = 0; f < p.check.factors.size(); ++f)
     for (std::size_t i = 0; i < carried_numbers.size(); ++i) {
       const auto row = row_of(p.captured.report, p.check.miss[f], i);
-      csv.add(p.check.factors[f]).add(carried_numbers[i].name).add(static_cast<index_t>(row.heads)).add(row.actual);
-      csv.add(row.actual + row.miss)
-          .add(row.miss)
-          .add(row.rms)
-          .add(row.correlation)
-          .add(share_of(p.check.same_class[f]));
-      csv.end_row();
+      csv.row(p.check.factors[f], carried_numbers[i].name, row.heads, row.actual, row.actual + row.miss, row.miss,
+              row.rms, row.correlation, share_of(p.check.same_class[f]));
     }
   csv.commit();
 }
@@ -203,11 +198,10 @@ void write_actual_table(const std::filesystem::path& path, const prediction& p) 
                         "correlation_captured", "in_interval", "same_class", "same_class_captured"});
   for (std::size_t i = 0; i < carried_numbers.size(); ++i) {
     const auto row = actual_row_of(p, i);
-    csv.add(carried_numbers[i].name).add(static_cast<index_t>(row.predicted.heads));
-    csv.add(row.captured.actual + row.captured.miss).add(row.predicted.actual + row.predicted.miss);
-    csv.add(row.predicted.actual).add(row.predicted.rms).add(row.predicted.correlation).add(row.captured.correlation);
-    csv.add(row.inside).add(share_of(p.against_actual.same_class[0]));
-    csv.add(share_of(p.against_actual.same_class[1])).end_row();
+    csv.row(carried_numbers[i].name, row.predicted.heads, row.captured.actual + row.captured.miss,
+            row.predicted.actual + row.predicted.miss, row.predicted.actual, row.predicted.rms,
+            row.predicted.correlation, row.captured.correlation, row.inside, share_of(p.against_actual.same_class[0]),
+            share_of(p.against_actual.same_class[1]));
   }
   csv.commit();
 }
