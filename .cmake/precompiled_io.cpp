@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The heavy bodies of the rooms io/, report/ and study/, compiled once (see core/config.hpp).
+// The heavy bodies of the rooms io/ and report/, compiled once (see core/config.hpp).
 #include "qkgeom/io/detail/capture_check.hpp"
 #include "qkgeom/io/detail/capture_manifest_reading.hpp"
 #include "qkgeom/io/detail/capture_manifest_writing.hpp"
@@ -28,5 +28,3 @@
 #include "qkgeom/report/detail/pair_summary.hpp"
 #include "qkgeom/report/detail/softmax_csv.hpp"
 #include "qkgeom/report/detail/summary.hpp"
-#include "qkgeom/study/detail/comparison.hpp"
-#include "qkgeom/study/detail/trajectory.hpp"

@@ -11,7 +11,7 @@
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/capture_set.hpp"
 #include "qkgeom/stats/association.hpp"
-#include "qkgeom/study/recovery.hpp"
+#include "examples/common/numbers/recovery.hpp"
 
 namespace qkgeom::examples::thesis {
 namespace {
@@ -45,7 +45,7 @@ finding from_captures(const published& p, const std::vector<std::string>& models
   const auto found = captured_of(p, models, missing);
   if (found.empty())
     return undecided(tables + (tables.empty() ? "" : "; ") + "captures of the " + std::to_string(models.size()) +
-                     " models (qkgeom-capture --study NAME), given with --captures, decide it");
+                     " models (qkgeom-capture --protocol NAME), given with --captures, decide it");
   const auto values = compute(found);
   if (!missing.empty())
     return undecided("not captured: " + missing, listed(values) + " over " + std::to_string(found.size()) + " of " +

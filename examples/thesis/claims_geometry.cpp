@@ -9,7 +9,7 @@
 namespace qkgeom::examples::thesis {
 namespace {
 
-const std::string heads_command = "captures of the 11 models (qkgeom-capture --study NAME) decide it";
+const std::string heads_command = "captures of the 11 models (qkgeom-capture --protocol NAME) decide it";
 
 finding family_bias(const published& p, const char* family) {
   return numbers(column(p.family(family), &model::bias), "table of all models, by size");

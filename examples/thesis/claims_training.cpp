@@ -10,7 +10,7 @@ namespace qkgeom::examples::thesis {
 namespace {
 
 const std::string split_command =
-    "training_dynamics over captures of the ten checkpoints (qkgeom-capture --study smollm3-...) writes bias_split.csv";
+    "training_dynamics over captures of the ten checkpoints (qkgeom-capture --protocol smollm3-...) writes bias_split.csv";
 
 /// The checkpoints of chapter 6.3.
 struct stages {
