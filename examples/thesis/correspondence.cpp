@@ -11,19 +11,36 @@
 namespace qkgeom::examples::thesis {
 namespace {
 
+/// The profiles of one of the models.
+struct model_profiles {
+  std::string name;
+  double captured;
+  std::vector<double> deciles, bins;  ///< bins: not of all models, else NaN
+};
+
+std::vector<model_profiles> profiles_of(const published& p) {
+  const auto names = p.texts("models.name");
+  const auto captured = p.numbers("models.captured");
+  const auto deciles = p.profiles("models.deciles"), bins = p.profiles("models.bins");
+  std::vector<model_profiles> all;
+  for (std::size_t i = 0; i < names.size(); ++i) all.push_back({names[i], captured[i], deciles[i], bins[i]});
+  return all;
+}
+
 /// Plasticity of a model at the positions of a score's length; NaN beyond the captured context.
-double matched(const published& p, const length_scores& scores, std::size_t i, const model& m,
+double matched(const published& p, const length_scores& scores, std::size_t i, const model_profiles& m,
                const std::string& positions) {
   const double l = scores.length[i];
   if (l > m.captured) return unknown;
   if (positions == "end") return decile_ending(m.deciles, m.captured, l);
   if (m.name == scores.model && !std::isnan(scores.plasticity[i])) return scores.plasticity[i];
-  for (const auto& bin : m.bins)
-    if (bin.to == l) return bin.plasticity;
+  const auto ends = p.numbers("ends(models.bins)");
+  for (std::size_t j = 0; j < ends.size(); ++j)
+    if (ends[j] == l && !std::isnan(m.bins[j])) return m.bins[j];
   return decile_mean(m.deciles, m.captured, i == 0 && l == p.measured.front().length[0] ? 0 : l / 2, l);
 }
 
-correspondence correspond(const published& p, const length_scores& scores, const model& m,
+correspondence correspond(const published& p, const length_scores& scores, const model_profiles& m,
                           const std::string& positions) {
   correspondence c{scores.benchmark, scores.model, m.name, positions};
   std::vector<double> score, plasticity, length;
@@ -46,6 +63,13 @@ correspondence correspond(const published& p, const length_scores& scores, const
   return c;
 }
 
+/// The longest of ascending lengths up to which every value is at or above a threshold; NaN if the first is below.
+double effective(const std::vector<double>& length, const std::vector<double>& value, double threshold) {
+  double reached = unknown;
+  for (std::size_t i = 0; i < length.size() && value[i] >= threshold; ++i) reached = length[i];
+  return reached;
+}
+
 /// Adds effective lengths for an absolute threshold and for shares of the first value; lengths ascend.
 void add_lengths(std::vector<effective_length>& rows, const std::string& what, const std::string& name,
                  const std::vector<double>& length, const std::vector<double>& value, double absolute,
@@ -65,19 +89,21 @@ void add_lengths(std::vector<effective_length>& rows, const std::string& what, c
 std::vector<correspondence> correspondences(const published& p) {
   auto scores = p.measured;
   scores.insert(scores.end(), p.references.begin(), p.references.end());
+  const auto models = profiles_of(p);
   std::vector<correspondence> rows;
   for (const char* positions : {"half", "end"})
     for (const auto& s : scores)
-      for (const auto& m : p.models)
+      for (const auto& m : models)
         if (const auto c = correspond(p, s, m, positions); c.n >= 3) rows.push_back(c);
   return rows;
 }
 
 std::vector<length_decline> length_declines(const published& p, const std::string& benchmark) {
+  const auto models = profiles_of(p);
   std::vector<length_decline> rows;
   for (const auto& s : p.measured) {
     if (s.benchmark != benchmark) continue;
-    const auto& m = p.find(s.model);
+    const auto& m = *std::find_if(models.begin(), models.end(), [&](const auto& one) { return one.name == s.model; });
     const double first = matched(p, s, 0, m, "half");
     length_decline d{s.model};
     for (std::size_t i = 1; i < s.length.size(); ++i)
@@ -104,12 +130,6 @@ length_agreement same_length_agreement(const published& p) {
   return r;
 }
 
-double effective(const std::vector<double>& length, const std::vector<double>& value, double threshold) {
-  double reached = unknown;
-  for (std::size_t i = 0; i < length.size() && value[i] >= threshold; ++i) reached = length[i];
-  return reached;
-}
-
 std::vector<effective_length> effective_lengths(const published& p, const effective_options& options) {
   std::vector<effective_length> rows;
   auto scores = p.measured;
@@ -117,13 +137,14 @@ std::vector<effective_length> effective_lengths(const published& p, const effect
   for (const auto& s : scores)
     add_lengths(rows, s.benchmark + " score", s.model, s.length, s.score,
                 s.benchmark == "RULER" ? options.ruler : options.longbench, options.shares);
-  for (const auto& m : p.models) {
-    std::vector<double> to, value, ends;
-    for (const auto& bin : m.bins) to.push_back(bin.to), value.push_back(bin.plasticity);
-    if (!to.empty()) add_lengths(rows, "profile by length bin", m.name, to, value, options.plasticity, options.shares);
+  const auto ends = p.numbers("ends(models.bins)");
+  for (const auto& m : profiles_of(p)) {
+    std::vector<double> deciles;
     for (std::size_t i = 1; i <= m.deciles.size(); ++i)
-      ends.push_back(std::round(m.captured * static_cast<double>(i) / 10));
-    add_lengths(rows, "profile by decile", m.name, ends, m.deciles, options.plasticity, options.shares);
+      deciles.push_back(std::round(m.captured * static_cast<double>(i) / 10));
+    if (!std::isnan(m.bins.front()))
+      add_lengths(rows, "profile by length bin", m.name, ends, m.bins, options.plasticity, options.shares);
+    add_lengths(rows, "profile by decile", m.name, deciles, m.deciles, options.plasticity, options.shares);
   }
   return rows;
 }

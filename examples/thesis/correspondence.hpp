@@ -52,7 +52,6 @@ struct effective_options {
   std::vector<double> shares{0.9, 0.8};
 };
 std::vector<effective_length> effective_lengths(const published& p, const effective_options& options);
-double effective(const std::vector<double>& length, const std::vector<double>& value, double threshold);
 
 void write_correspondences(const std::filesystem::path& file, const std::vector<correspondence>& rows);
 void write_effective_lengths(const std::filesystem::path& file, const std::vector<effective_length>& rows);

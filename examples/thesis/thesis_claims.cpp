@@ -32,10 +32,11 @@ int main(int argc, char** argv) {
   app.add_option("--threads", a.threads, "Threads for these; 0: one for each core").shows_default();
   add_figures_argument(app, a);
   return run_main(argc, argv, app, a, [&] {
-    auto published = thesis::read_published(tables);
-    published.captures = thesis::read_captures(captures, a, published);
+    thesis::published published(tables);
+    const auto captured = thesis::read_captures(captures, a, published);
+    published.captures = &captured;
     const auto claims = thesis::judge_claims(tables, published);
-    const auto hypotheses = thesis::test_hypotheses(tables, published, a.seed);
+    const auto hypotheses = thesis::test_hypotheses(published, a.seed);
     const auto correspondences = thesis::correspondences(published);
     const auto lengths = thesis::effective_lengths(published, effective);
     output_folder folder(a.out, a.figures);

@@ -109,10 +109,23 @@ TEST(thesis, a_claim_without_function_and_a_changed_table_do_not_pass) {
     fs::remove(data / file);
     std::ofstream(data / file) << text;
   };
-  replace("claims.csv", "\npc0_share,", "\npc0_shares,");
-  EXPECT_EQ(run(data, out, log, "--no-figures"), 2);
-  EXPECT_NE(text_of(log).find("no function recomputes the claim pc0_shares"), std::string::npos);
-  replace("claims.csv", "\npc0_shares,", "\npc0_share,");
+  struct broken_claim {
+    const char *from, *to, *expected;
+  };
+  for (const auto& b :
+       {broken_claim{"\nseparates_families,", "\nseparates,", "no function recomputes the claim separates"},
+        {"\nseparates_families,", "\nscores_apart,", "the claim scores_apart is there twice"},
+        {",qwen.bias,", ",qwen.biases,", "the claim bias_qwen: in \"qwen.biases\": the table models has no column"},
+        {",qwen.bias,", ",qwen.bias > 0,", "claim bias_qwen states a number"},
+        {",qwen.bias,", ",qwen.name,", "the claim bias_qwen: \"qwen.name\" gives neither numbers"},
+        {",models.(r_k > r_q),", ",models.r_k,", "claim keys_follow_more states no number"},
+        {"score; plasticity,", "one name,", "the claim ruler_monotone: it computes 2 things and names 1"},
+        {"{models.checkpoint}", "{qwen.checkpoint}", "names 5 cases"}}) {
+    replace("claims.csv", b.from, b.to);
+    EXPECT_EQ(run(data, out, log, "--no-figures"), 2);
+    EXPECT_NE(text_of(log).find(b.expected), std::string::npos) << b.expected << '\n' << text_of(log);
+    replace("claims.csv", b.to, b.from);
+  }
   replace("table5_smollm3_trajectory.csv", "2.69e-4", "4.08e-3");  // alpha_K as before the extension
   ASSERT_EQ(run(data, out, log, "--no-figures"), 0);
   const auto claims = read_csv(out / "claims.csv");
