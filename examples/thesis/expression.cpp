@@ -25,7 +25,7 @@ class reader {
   }
 
   value all() {
-    auto result = conjunction();
+    auto result = joined();
     require(peek() == 0, "\"", text_.substr(at_), "\" is left over");
     return result;
   }
@@ -69,36 +69,18 @@ class reader {
     return reader(p_, text, &rows, depth_ + 1).all();
   }
 
-  value conjunction() {
-    auto left = comparison();
-    while (accept("and")) left = combine("and", left, comparison());
+  /// Reads operands joined by the signs of a level or of a later one, which binds closer.
+  value joined(std::size_t level = 0) {
+    static const std::vector<std::vector<std::string_view>> levels{
+        {"or"}, {"and"}, {"<=", ">=", "!=", "<", ">", "=", "~"}, {"+", "-"}, {"*", "/"}};
+    if (level == levels.size()) return factor();
+    auto left = joined(level + 1);
+    for (bool more = true; more;) {
+      const auto sign = std::find_if(levels[level].begin(), levels[level].end(), [&](auto s) { return accept(s); });
+      more = sign != levels[level].end();
+      if (more) left = combine(*sign, left, joined(level + 1));
+    }
     return left;
-  }
-  value comparison() {
-    auto left = sum();
-    for (const std::string_view sign : {"<=", ">=", "!=", "<", ">", "=", "~"})
-      if (accept(sign)) return combine(sign, left, sum());
-    return left;
-  }
-  value sum() {
-    auto left = product();
-    for (;;)
-      if (accept("+"))
-        left = combine("+", left, product());
-      else if (accept("-"))
-        left = combine("-", left, product());
-      else
-        return left;
-  }
-  value product() {
-    auto left = factor();
-    for (;;)
-      if (accept("*"))
-        left = combine("*", left, factor());
-      else if (accept("/"))
-        left = combine("/", left, factor());
-      else
-        return left;
   }
   value factor() {
     if (accept("-")) return combine("-", {.numbers = {0}}, factor());
@@ -113,7 +95,7 @@ class reader {
   }
   value operand() {
     if (accept("(")) {
-      auto v = conjunction();
+      auto v = joined();
       expect(")");
       return v;
     }
@@ -132,8 +114,8 @@ class reader {
     }
     const auto name = take_name();
     if (!accept("(")) return named(name);
-    std::vector<value> arguments{conjunction()};
-    while (accept(",")) arguments.push_back(conjunction());
+    std::vector<value> arguments{joined()};
+    while (accept(",")) arguments.push_back(joined());
     expect(")");
     return apply_operator(name, arguments);
   }

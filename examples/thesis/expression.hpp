@@ -38,7 +38,7 @@ struct value {
 /// it does not take.
 value apply_operator(std::string_view name, const std::vector<value>& arguments);
 
-/// Combines numbers by + - * / < <= > >= = != ~ or "and", row by row and entry by entry; one value goes with all.
+/// Combines numbers by + - * / < <= > >= = != ~ "and" "or", row by row and entry by entry; one value goes with all.
 /// Compares texts by = and !=, where '...*' stands for all that begin so.
 value combine(std::string_view sign, const value& left, const value& right);
 

@@ -63,9 +63,10 @@ void test_by_length(tester& t, const published& p) {
   for (const auto& row : rows)
     if (row.scores_of == "ministral3-14b" && row.profile_of != row.scores_of) ++others, worse += row.pearson < own;
   t.add("profiles of other models that fit its scores worse", others, static_cast<double>(worse));
-  const auto same = same_length_agreement(p);
-  t.add("RULER: share of lengths at which the model with more plasticity scores higher", same.lengths,
-        static_cast<double>(same.agree) / static_cast<double>(same.lengths), "two models, lengths both have");
+  t.add("RULER: share of lengths at which the model with more plasticity scores higher",
+        static_cast<std::size_t>(p.number("count(ruler_mistral[plasticity > 0])")),
+        p.number("mean((ruler.plasticity - ruler_mistral.plasticity) * (ruler.score - ruler_mistral.score) > 0)"),
+        "two models, lengths both have");
   const auto declines = length_declines(p, "LongBench-Pro");
   std::string verdict = "waits for scores by length of the other six models";
   if (declines.size() >= 4) {
@@ -130,7 +131,7 @@ void test_truncation(tester& t, const published& p) {
          .p = lower / all,
          .note = "measured to 32K, others to 128K"});
   const auto change = [&](const std::string& table, const std::string& what) {
-    const double percent = p.number("100 * (" + table + "[32K]." + what + " / " + table + "[4K]." + what + " - 1)");
+    const double percent = p.number(table + "[32K]." + what + "_change");
     t.add(p.texts(table + "[4K].model").front() + ": " + what + " change 4K to 32K, percent", 4, percent);
     return percent;
   };

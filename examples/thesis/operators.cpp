@@ -196,7 +196,7 @@ double of_numbers(std::string_view sign, double x, double y) {
   if (sign == "=") return truth(x == y);
   if (sign == "!=") return truth(x != y);
   if (sign == "~") return truth(std::abs(x - y) <= printed_step + 1e-9);
-  return truth(x == 1 && y == 1);
+  return truth(sign == "and" ? x == 1 && y == 1 : x == 1 || y == 1);
 }
 
 bool equal_texts(const std::string& text, const std::string& pattern) {
@@ -232,8 +232,8 @@ value combine(std::string_view sign, const value& left, const value& right) {
              arithmetic = std::string_view("+-*/").find(sign) != std::string_view::npos;
   require(texts == (right.is == value::kind::texts), '"', sign, "\" is of two numbers or of two texts");
   require(!texts || sign == "=" || sign == "!=", '"', sign, "\" is not of texts");
-  require(sign != "and" || (left.is == value::kind::condition && right.is == value::kind::condition),
-          "\"and\" is of conditions");
+  require((sign != "and" && sign != "or") || (left.is == value::kind::condition && right.is == value::kind::condition),
+          '"', sign, "\" is of conditions");
   const auto shared = [&](std::size_t x, std::size_t y, const char* what) {
     require(x == y || x == 1 || y == 1, '"', sign, "\" of ", x, " and ", y, ' ', what);
     return x == 1 ? y : x;

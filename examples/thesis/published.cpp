@@ -8,6 +8,7 @@
 
 #include "examples/common/table.hpp"
 #include "examples/thesis/expression.hpp"
+#include "examples/thesis/profiles.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/csv_read.hpp"
 
@@ -77,21 +78,25 @@ class named_file {
   std::vector<std::string> keys_;
 };
 
-/// A row for each length of each model's scores.
-named_table table_of(const std::vector<length_scores>& scores) {
-  named_table t{.name = "lengths", .rows = {}};
+/// A row for each length of each model's scores, with changes from the shortest in percent and the decile there.
+named_table table_of(const std::string& name, const std::vector<length_scores>& scores, const published& p) {
+  named_table t{.name = name, .rows = {}};
   auto &benchmark = t.columns["benchmark"], &model = t.columns["model"];
   benchmark.is_text = model.is_text = true;
-  const auto join = [](std::vector<double>& all, const std::vector<double>& more) {
-    all.insert(all.end(), more.begin(), more.end());
-  };
   for (const auto& s : scores) {
-    for (const double length : s.length) t.rows.push_back(length_words(length));
-    benchmark.printed.resize(t.rows.size(), {s.benchmark});
-    model.printed.resize(t.rows.size(), {s.model});
-    join(t.columns["length"].numbers, s.length);
-    join(t.columns["score"].numbers, s.score);
-    join(t.columns["plasticity"].numbers, s.plasticity);
+    const auto deciles = p.numbers("models[" + s.model + "].deciles");
+    const double captured = p.number("models[" + s.model + "].captured");
+    for (std::size_t i = 0; i < s.length.size(); ++i) {
+      t.rows.push_back(length_words(s.length[i]));
+      benchmark.printed.push_back({s.benchmark});
+      model.printed.push_back({s.model});
+      t.columns["length"].numbers.push_back(s.length[i]);
+      t.columns["score"].numbers.push_back(s.score[i]);
+      t.columns["plasticity"].numbers.push_back(s.plasticity[i]);
+      t.columns["score_change"].numbers.push_back(100 * (s.score[i] / s.score[0] - 1));
+      t.columns["plasticity_change"].numbers.push_back(100 * (s.plasticity[i] / s.plasticity[0] - 1));
+      t.columns["decile"].numbers.push_back(decile_ending(deciles, captured, s.length[i]));
+    }
   }
   return t;
 }
@@ -165,7 +170,7 @@ void published::read_scores(const std::filesystem::path& folder) {
           ruler.number(i + 1, header.c_str()));
   }
   require(!measured.front().length.empty(), "table3_ministral3_14b_lbp_by_length.csv has no rows");
-  tables_.emplace("lengths", table_of(measured));
+  tables_.emplace("lengths", table_of("lengths", measured, *this));
   if (std::filesystem::exists(folder / "scores_by_length.csv")) {  // ascending within a model
     const named_file more(folder, "scores_by_length.csv");
     for (std::size_t i = 0; i < more.names.size(); ++i) {
@@ -175,6 +180,7 @@ void published::read_scores(const std::filesystem::path& folder) {
       add(benchmark, more.names[i], token_count(more.csv().column("length")[i]), more.number(i, "score"), unknown);
     }
   }
+  tables_.emplace("all_lengths", table_of("all_lengths", measured, *this));
   for (std::size_t i = 0; i < others.names.size(); ++i) {
     references.push_back({"LongBench-Pro", others.names[i], {}, {}, {}});
     for (const auto& header : others.headers("8K to 256K")) {

@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
     thesis::write_hypotheses(folder.table("hypotheses.csv"), hypotheses);
     thesis::write_correspondences(folder.table("correspondence.csv"), correspondences);
     thesis::write_effective_lengths(folder.table("effective_length.csv"), lengths);
-    thesis::write_tables(folder, out, published);
+    thesis::write_tables(folder, out, published, tables);
     thesis::write_associations(folder, out, published, a.seed);
     thesis::print_correspondences(out, published, correspondences);
     thesis::print_effective_lengths(out, lengths);

@@ -5,11 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "qkgeom/core/error.hpp"
-#include "qkgeom/io/file.hpp"
-#include "tests/io/scratch.hpp"
 
 namespace {
 
@@ -44,7 +41,7 @@ TEST(thesis_expression, gives_what_tables_hold) {
       {"{t.(x / 2 - -1 * (x + 1))}", "2.5, 5.5, 4"},
       {"{t.x > 2} {t.x >= 2} {t.x < 2} {t.x <= 2} {t.x = 2} {t.x != 2}",
        "0, 1, 0 0, 1, 1 1, 0, 0 1, 0, 1 0, 0, 1 1, 1, 0"},
-      {"{t.y > 2} {t.(y > 2 and x > 1)}", "0, 1 0, 1"},
+      {"{t.y > 2} {t.(y > 2 and x > 1)} {t.(x > 2 or x < 2)}", "0, 1 0, 1 1, 1, 0"},
       {"{1 ~ 1.001} {1 ~ 1.002}", "1 0"},
       {"{abs(-2)} {log(1)} {mean(t.y)} {sum(t.x)} {low(t.x)} {high(t.x)} {spread(t.x)} {count(t)}",
        "2 0 3.5 6 1 3 0.5 3"},
@@ -71,7 +68,6 @@ TEST(thesis_expression, says_what_is_wrong) {
       {"{t.z}", "the table t has no column z"},
       {"{t.(x + z)}", "the table t has no column z"},
       {"{t[four].x}", "the table t has no row four"},
-      {"{t[x + 1 > x - 1 = 1].x}", "\"= 1\" is left over"},
       {"{t[1 = 1].x}", "is no condition on rows"},
       {"{t.p[4K-8K]}", "a profile has no entry 4K-8K"},
       {"{t.bad}", "bad.csv: expected a number, not \"tall\""},
@@ -110,40 +106,6 @@ TEST(thesis_expression, says_what_is_wrong) {
   }
   EXPECT_THROW(p.number("t.x"), qkgeom::error);
   EXPECT_THROW(p.words_by_row("{t.x} {t[two].x}"), qkgeom::error);
-}
-
-TEST(thesis_expression, a_table_that_lacks_something_is_named) {
-  struct broken {
-    const char *file, *from, *to, *expected;
-  };
-  const broken cases[] = {
-      {"table6_1_quintiles.csv", "qwen3-4b,", "qwen3-5b,", "table6_1_quintiles.csv: there is no row qwen3-4b"},
-      {"table7_smollm3_extension_positions.csv", "\nlc 4K→32K 20K", "\nlc 4K→32K 21K",
-       "there is no row LC 4K→32K step 20K"},
-      {"table5_2_checkpoints.csv", "Pre-train,stage1 1.2M,4096,50000\n", "",
-       "table5_2_checkpoints.csv: there are 9 rows, not 10"},
-      {"table8_ruler.csv", "\n,Plasticity", "\n,Plastic", "table8_ruler.csv: a row RULER and a row Plasticity"},
-      {"table2_length_bins.csv", "0-8K", "0-9K", "table2_length_bins.csv: there are no columns 0-8K to 64K-128K"},
-      {"table4_deciles.csv", "0.676", "high", ""},  // read where it is used
-      {"definitions.csv", "scored,models[lbp > 0]", "scored,scored[lbp > 0]", "a definition leads back to itself"},
-      {"definitions.csv", "\nqwen,", "\nscored,", "definitions.csv: the name scored is there twice"},
-  };
-  for (const auto& c : cases) {
-    SCOPED_TRACE(c.expected);
-    const qkgeom::test::scratch_folder scratch;
-    std::filesystem::copy(published_tables, scratch / "data");
-    auto text = qkgeom::read_text(scratch / "data" / c.file, 1 << 20);
-    ASSERT_NE(text.find(c.from), std::string::npos);
-    text.replace(text.find(c.from), std::string(c.from).size(), c.to);
-    std::filesystem::remove(scratch / "data" / c.file);
-    std::ofstream(scratch / "data" / c.file) << text;
-    try {
-      published(scratch / "data").numbers("scored.lbp");
-      EXPECT_STREQ(c.expected, "");
-    } catch (const qkgeom::error& e) {
-      EXPECT_NE(std::string(e.what()).find(c.expected), std::string::npos) << e.what();
-    }
-  }
 }
 
 }  // namespace
