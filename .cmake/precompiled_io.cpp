@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The heavy bodies of the rooms io/, report/ and study/, compiled once (see core/config.hpp).
+// The heavy bodies of the rooms io/ and report/, compiled once (see core/config.hpp).
 #include "qkgeom/io/detail/capture_check.hpp"
 #include "qkgeom/io/detail/capture_manifest_reading.hpp"
 #include "qkgeom/io/detail/capture_manifest_writing.hpp"
@@ -20,7 +20,6 @@
 #include "qkgeom/io/detail/safetensors_writing.hpp"
 #include "qkgeom/io/detail/sha256.hpp"
 #include "qkgeom/report/detail/columns.hpp"
-#include "qkgeom/report/detail/document_results.hpp"
 #include "qkgeom/report/detail/head_statistics.hpp"
 #include "qkgeom/report/detail/known_moments.hpp"
 #include "qkgeom/report/detail/model_summary.hpp"
@@ -29,5 +28,3 @@
 #include "qkgeom/report/detail/pair_summary.hpp"
 #include "qkgeom/report/detail/softmax_csv.hpp"
 #include "qkgeom/report/detail/summary.hpp"
-#include "qkgeom/study/detail/comparison.hpp"
-#include "qkgeom/study/detail/trajectory.hpp"

@@ -6,7 +6,7 @@
 #include "examples/common/outputs.hpp"
 #include "qkgeom/rotary/planes.hpp"
 #include "qkgeom/rotary/what_if.hpp"
-#include "qkgeom/study/causes.hpp"
+#include "examples/common/numbers/causes.hpp"
 
 namespace qkgeom::examples {
 

@@ -6,12 +6,12 @@
 #include <cmath>
 
 #include "examples/common/figures/head_figures.hpp"
+#include "examples/common/numbers/head_values.hpp"
+#include "examples/common/numbers/heterogeneity.hpp"
+#include "examples/common/numbers/recovery.hpp"
 #include "qkgeom/report/csv/head_csv.hpp"
 #include "qkgeom/report/csv/notes_csv.hpp"
 #include "qkgeom/report/model_heatmap.hpp"
-#include "qkgeom/study/heterogeneity.hpp"
-#include "qkgeom/study/model_columns.hpp"
-#include "qkgeom/study/recovery.hpp"
 
 namespace qkgeom::examples {
 

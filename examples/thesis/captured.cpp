@@ -6,10 +6,10 @@
 #include <filesystem>
 
 #include "examples/common/figures/head_figures.hpp"
+#include "examples/common/numbers/recovery.hpp"
 #include "examples/common/outputs.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/capture_set.hpp"
-#include "qkgeom/study/recovery.hpp"
 
 namespace qkgeom::examples::thesis {
 namespace {
@@ -31,7 +31,7 @@ struct captured_part {
     if (models.empty())
       return {.undecided = true,
               .note = tables + (tables.empty() ? "" : "; ") + "captures of the " + std::to_string(wanted) +
-                      " models (qkgeom-capture --study NAME), given with --captures, decide it"};
+                      " models (qkgeom-capture --protocol NAME), given with --captures, decide it"};
     if (!missing.empty())
       return {.undecided = true,
               .text = listed(numbers) + " over " + std::to_string(models.size()) + " of " + counted(wanted, "model"),

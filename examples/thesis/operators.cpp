@@ -15,12 +15,12 @@
 namespace qkgeom::examples::thesis {
 namespace {
 
-using numbers = std::vector<double>;
-using arguments = std::vector<value>;
+using reals = std::vector<double>;
+using values = std::vector<value>;
 
 value one_number(double x) { return {.numbers = {x}}; }
 
-numbers known(numbers x) {
+reals known(reals x) {
   x.erase(std::remove_if(x.begin(), x.end(), [](double v) { return std::isnan(v); }), x.end());
   return x;
 }
@@ -28,7 +28,7 @@ numbers known(numbers x) {
 /// f of each number.
 template <class Function>
 auto by_number(Function f) {
-  return [f](const arguments& a) {
+  return [f](const values& a) {
     auto result = a[0];
     for (auto& x : result.numbers) x = f(x);
     return result;
@@ -38,10 +38,10 @@ auto by_number(Function f) {
 /// f of the known numbers of all rows, for each entry of a profile.
 template <class Function>
 auto over_rows(Function f) {
-  return [f](const arguments& a) {
+  return [f](const values& a) {
     value result{.entries = a[0].entries};
     for (std::size_t j = 0; j < a[0].width(); ++j) {
-      numbers column;
+      reals column;
       for (std::size_t i = j; i < a[0].numbers.size(); i += a[0].width()) column.push_back(a[0].numbers[i]);
       column = known(std::move(column));
       require(!column.empty(), "no row has a number");
@@ -54,10 +54,10 @@ auto over_rows(Function f) {
 /// f of the entries of each row's profile; unknown if one of them is.
 template <class Function>
 auto over_entries(Function f) {
-  return [f](const arguments& a) {
+  return [f](const values& a) {
     value result{.names = a[0].names};
     for (auto row = a[0].numbers.begin(); row != a[0].numbers.end(); row += static_cast<std::ptrdiff_t>(a[0].width())) {
-      const numbers entries(row, row + static_cast<std::ptrdiff_t>(a[0].width()));
+      const reals entries(row, row + static_cast<std::ptrdiff_t>(a[0].width()));
       result.numbers.push_back(known(entries).size() == entries.size() ? f(entries) : unknown);
     }
     return result;
@@ -67,10 +67,10 @@ auto over_entries(Function f) {
 /// f(x, y) of the rows in which both are known.
 template <class Function>
 auto of_two(Function f) {
-  return [f](const arguments& a) {
+  return [f](const values& a) {
     require(a[0].numbers.size() == a[1].numbers.size(), "one column has ", a[0].numbers.size(), " rows, the other ",
             a[1].numbers.size());
-    numbers x, y;
+    reals x, y;
     for (std::size_t i = 0; i < a[0].numbers.size(); ++i)
       if (!std::isnan(a[0].numbers[i]) && !std::isnan(a[1].numbers[i]))
         x.push_back(a[0].numbers[i]), y.push_back(a[1].numbers[i]);
@@ -78,23 +78,23 @@ auto of_two(Function f) {
   };
 }
 
-numbers counting(std::size_t n) {
-  numbers x(n);
+reals counting(std::size_t n) {
+  reals x(n);
   std::iota(x.begin(), x.end(), 0.0);
   return x;
 }
 
-double deviation_over_mean(const numbers& x) {
+double deviation_over_mean(const reals& x) {
   double square = 0;
   for (const double v : x) square += (v - mean(x)) * (v - mean(x));
   return std::sqrt(square / static_cast<double>(x.size() - 1)) / mean(x);
 }
 
 /// Means over neighbouring rows of one name: the heads of each model.
-value means_by_name(const arguments& a) {
+value means_by_name(const values& a) {
   value result;
   for (std::size_t i = 0; i < a[0].names.size();) {
-    numbers same;
+    reals same;
     result.names.push_back(a[0].names[i]);
     for (; i < a[0].names.size() && a[0].names[i] == result.names.back(); ++i) same.push_back(a[0].numbers[i]);
     result.numbers.push_back(mean(known(same)));
@@ -103,14 +103,14 @@ value means_by_name(const arguments& a) {
 }
 
 /// The positions, in tokens, at which the entries of a profile end: 8192 for "0-8K".
-value ends_of_entries(const arguments& a) {
+value ends_of_entries(const values& a) {
   value result{.entries = a[0].entries};
   for (const auto& entry : a[0].entries) result.numbers.push_back(token_count(entry.substr(entry.find('-') + 1)));
   return result;
 }
 
 /// The value of the row before; the first row's is unknown.
-value previous(const arguments& a) {
+value previous(const values& a) {
   auto result = a[0];
   const auto shift = [&](auto& cells, std::size_t width, const auto& first) {
     cells.insert(cells.begin(), width, first);
@@ -124,7 +124,7 @@ value previous(const arguments& a) {
 }
 
 /// Rows of a table by falling values of a column.
-value falling(const arguments& a) {
+value falling(const values& a) {
   std::vector<std::size_t> order(a[1].numbers.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
@@ -135,41 +135,41 @@ value falling(const arguments& a) {
 }
 
 auto coefficient(association kind) {
-  return of_two([kind](const numbers& x, const numbers& y) { return associate(kind, x, y); });
+  return of_two([kind](const reals& x, const reals& y) { return associate(kind, x, y); });
 }
 auto exact_p(association kind) {
-  return of_two([kind](const numbers& x, const numbers& y) { return test_association(kind, x, y).p; });
+  return of_two([kind](const reals& x, const reals& y) { return test_association(kind, x, y).p; });
 }
 
 /// An operator with a letter for each argument: n numbers, c numbers or texts, r rows of a table.
 struct table_operator {
   std::string_view takes;
-  std::function<value(const arguments&)> apply;
+  std::function<value(const values&)> apply;
 };
 
 const std::map<std::string_view, table_operator>& operators() {
   static const std::map<std::string_view, table_operator> all{
       {"abs", {"n", by_number([](double x) { return std::abs(x); })}},
       {"log", {"n", by_number([](double x) { return std::log(x); })}},
-      {"mean", {"n", over_rows([](const numbers& x) { return mean(x); })}},
-      {"sum", {"n", over_rows([](const numbers& x) { return std::accumulate(x.begin(), x.end(), 0.0); })}},
-      {"low", {"n", over_rows([](const numbers& x) { return *std::min_element(x.begin(), x.end()); })}},
-      {"high", {"n", over_rows([](const numbers& x) { return *std::max_element(x.begin(), x.end()); })}},
+      {"mean", {"n", over_rows([](const reals& x) { return mean(x); })}},
+      {"sum", {"n", over_rows([](const reals& x) { return std::accumulate(x.begin(), x.end(), 0.0); })}},
+      {"low", {"n", over_rows([](const reals& x) { return *std::min_element(x.begin(), x.end()); })}},
+      {"high", {"n", over_rows([](const reals& x) { return *std::max_element(x.begin(), x.end()); })}},
       {"spread", {"n", over_rows(deviation_over_mean)}},
-      {"count", {"r", [](const arguments& a) { return one_number(static_cast<double>(a[0].rows.index.size())); }}},
+      {"count", {"r", [](const values& a) { return one_number(static_cast<double>(a[0].rows.index.size())); }}},
       {"ascending",
        {"n",
-        [](const arguments& a) {
+        [](const values& a) {
           auto x = known(a[0].numbers);
           std::sort(x.begin(), x.end());
           return value{.names = std::vector<std::string>(x.size()), .numbers = x};
         }}},
       {"by_name", {"n", means_by_name}},
-      {"average", {"n", over_entries([](const numbers& x) { return mean(x); })}},
-      {"recovery", {"n", over_entries([](const numbers& x) { return recovery_of(x).rise; })}},
-      {"rise", {"n", over_entries([](const numbers& x) { return largest_rise(x); })}},
-      {"slope", {"n", over_entries([](const numbers& x) { return fit_line(counting(x.size()), x).slope; })}},
-      {"straightness", {"n", over_entries([](const numbers& x) {
+      {"average", {"n", over_entries([](const reals& x) { return mean(x); })}},
+      {"recovery", {"n", over_entries([](const reals& x) { return recovery_of(x).rise; })}},
+      {"rise", {"n", over_entries([](const reals& x) { return largest_rise(x); })}},
+      {"slope", {"n", over_entries([](const reals& x) { return fit_line(counting(x.size()), x).slope; })}},
+      {"straightness", {"n", over_entries([](const reals& x) {
                           const double r = associate(association::pearson, counting(x.size()), x);
                           return r * r;
                         })}},

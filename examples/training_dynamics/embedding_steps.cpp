@@ -8,7 +8,7 @@
 #include "qkgeom/report/estimate_columns.hpp"
 #include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/rotary/what_if.hpp"
-#include "qkgeom/study/trajectory_changes.hpp"
+#include "examples/training_dynamics/trajectory_changes.hpp"
 
 namespace qkgeom::examples {
 namespace {

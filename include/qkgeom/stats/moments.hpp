@@ -52,12 +52,10 @@ layer_moments accumulate(Context& ctx, const layer_view<T, S>& layer, const Buck
                              ? options.context_length
                              : std::max(detail::length_of(q_position.view()), detail::length_of(k_position.view()));
   layer_moments m{buckets.edges(length), {}, {}, layer.key_of_query};
-  m.q =
-      detail::moments_of_side(ctx, "q", layer.q, layer.q_position, detail::bucket_of_rows(m.buckets, q_position.view()),
-                              m.buckets.count(), options.q_bucket, layer.q_document);
-  m.k =
-      detail::moments_of_side(ctx, "k", layer.k, layer.k_position, detail::bucket_of_rows(m.buckets, k_position.view()),
-                              m.buckets.count(), options.k_bucket, layer.k_document);
+  m.q = ctx.moments("q", layer.q, layer.q_position, detail::bucket_of_rows(m.buckets, q_position.view()),
+                    m.buckets.count(), options.q_bucket);
+  m.k = ctx.moments("k", layer.k, layer.k_position, detail::bucket_of_rows(m.buckets, k_position.view()),
+                    m.buckets.count(), options.k_bucket);
   detail::check_sizes("q", m.q);
   detail::check_sizes("k", m.k);
   return m;
@@ -112,6 +110,33 @@ inline layer_moments merge(layer_moments a, const layer_moments& b) {
   for (std::size_t h = 0; h < a.q.size(); ++h) merge(a.q[h], b.q[h]);
   for (std::size_t h = 0; h < a.k.size(); ++h) merge(a.k[h], b.k[h]);
   return a;
+}
+
+/// True if every edge of `coarse` is an edge of `fine` and the last edges are equal: then moments over `fine` merge
+/// into moments over `coarse`.
+inline bool refines(const bucket_edges& fine, const bucket_edges& coarse) {
+  const auto &f = fine.edges(), &c = coarse.edges();
+  return !c.empty() && !f.empty() && f.back() == c.back() && std::includes(f.begin(), f.end(), c.begin(), c.end());
+}
+
+/// Moments over wider buckets, merged from the buckets of `m` inside each. Rows outside the new edges count in the
+/// totals only. Throws `error` unless `m.buckets` refines `edges`.
+inline layer_moments coarser(const layer_moments& m, const bucket_edges& edges) {
+  require(refines(m.buckets, edges), "the moments' bucket edges do not hold all the edges asked for");
+  layer_moments wide{edges, m.q, m.k, m.key_of_query};
+  for (auto* sides : {&wide.q, &wide.k})
+    for (side_moments& side : *sides) {
+      const auto narrow = std::move(side.bucket);
+      side.bucket.clear();
+      if (narrow.empty()) continue;
+      const auto kind = narrow[0].has_full_scatter() ? scatter_kind::full : scatter_kind::diagonal;
+      side.bucket.assign(edges.count(), row_moments::zero(narrow[0].dim(), kind));
+      for (std::size_t b = 0; b < narrow.size(); ++b) {
+        const index_t wider = edges(m.buckets.start(b));
+        if (wider >= 0) merge(side.bucket[wider], narrow[b]);
+      }
+    }
+  return wide;
 }
 
 /// Moments of a query head and of the key head that it reads, by reference.
