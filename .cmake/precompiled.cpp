@@ -11,8 +11,6 @@
 #include "qkgeom/planted/detail/heads.hpp"
 #include "qkgeom/plasticity/detail/keys_by_document.hpp"
 #include "qkgeom/plasticity/detail/merge.hpp"
-#include "qkgeom/plasticity/detail/pair_terms.hpp"
 #include "qkgeom/plasticity/detail/profile_of.hpp"
 #include "qkgeom/plasticity/detail/query_choice_bodies.hpp"
-#include "qkgeom/stats/detail/coarser.hpp"
 #include "qkgeom/stats/detail/interval.hpp"

@@ -6,8 +6,8 @@
 
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/io/capture_merge.hpp"
+#include "qkgeom/io/one_process.hpp"
 #include "qkgeom/io/program.hpp"
-#include "qkgeom/processes/one_process.hpp"
 
 namespace {
 

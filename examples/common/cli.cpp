@@ -10,8 +10,8 @@
 #include "examples/common/cuda.hpp"
 #include "examples/common/figures/gnuplot.hpp"
 #include "qkgeom/io/file.hpp"
+#include "qkgeom/io/one_process.hpp"
 #include "qkgeom/io/program.hpp"
-#include "qkgeom/processes/one_process.hpp"
 
 namespace qkgeom::examples {
 

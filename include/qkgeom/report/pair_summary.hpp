@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "qkgeom/plasticity/pair_terms.hpp"
+#include "qkgeom/plasticity/profile.hpp"
 #include "qkgeom/report/head_report.hpp"
 
 namespace qkgeom {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/plasticity/merge.hpp"
+#include "qkgeom/plasticity/profile.hpp"
 #include "qkgeom/report/analyse_layer.hpp"
 
 namespace qkgeom {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "qkgeom/io/csv.hpp"
-#include "qkgeom/plasticity/pair_terms.hpp"
+#include "qkgeom/plasticity/profile.hpp"
 #include "qkgeom/report/csv/pair_csv.hpp"
 #include "qkgeom/report/estimate_columns.hpp"
 #include "qkgeom/report/pair_summary.hpp"
