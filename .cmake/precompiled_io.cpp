@@ -20,7 +20,6 @@
 #include "qkgeom/io/detail/safetensors_writing.hpp"
 #include "qkgeom/io/detail/sha256.hpp"
 #include "qkgeom/report/detail/columns.hpp"
-#include "qkgeom/report/detail/document_results.hpp"
 #include "qkgeom/report/detail/head_statistics.hpp"
 #include "qkgeom/report/detail/known_moments.hpp"
 #include "qkgeom/report/detail/model_summary.hpp"

@@ -42,15 +42,9 @@ QKGEOM_INLINE std::string csv_writer::quoted(std::string_view text) {
   return in_quotes + '"';
 }
 
-QKGEOM_INLINE void csv_writer::put(std::string_view text) {
+QKGEOM_INLINE csv_writer& csv_writer::append(std::string_view text) {
   if (fields_++ > 0) line_ += ',';
   line_ += text;
-}
-
-QKGEOM_INLINE csv_writer& csv_writer::append(std::string_view text) {
-  if (fields_ == 0)
-    for (const auto& field : first_fields_) put(quoted(field));
-  put(text);
   return *this;
 }
 

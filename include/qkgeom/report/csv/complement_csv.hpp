@@ -17,8 +17,8 @@ struct head_complement {
 };
 
 /// complement.csv: a row per head and plane of its complement; for queries (q_) and keys (k_): 1 if the plane turns
-/// with position, the frequency in radians per token, the resultant, the level and number of permutations (none where a
-/// bound decided), and the plane's share of that side's variance; `variance_share` is of the pooled variance.
+/// with position, the frequency in radians per token, the resultant, the level and number of permutations, and the
+/// plane's share of that side's variance; `variance_share` is of the pooled variance.
 inline void write_complement_csv(const std::filesystem::path& path, const std::vector<head_complement>& heads) {
   std::vector<std::string> names{"layer", "q_head", "k_head", "plane", "variance_share"};
   for (const std::string side : {"q_", "k_"})
