@@ -24,7 +24,7 @@ const json& tables() {
   return all;
 }
 json config_of(const std::string& name) { return tables()["configs"][name]; }
-json patched(const json& line) {
+json config_of_line(const json& line) {
   json config = config_of(line[0]);
   for (const auto& [field, value] : line[1].items()) {
     config[field] = value;
@@ -110,7 +110,7 @@ json said(const decoder_description& d) {
 /// Lists of the table that are shorter than the layers begin again.
 TEST(description, says_what_the_table_says) {
   for (const json& line : tables()["readings"]) {
-    const json found = said(read_description(patched(line)));
+    const json found = said(read_description(config_of_line(line)));
     for (const auto& [name, expected] : line[2].items()) {
       json value = expected;
       ASSERT_TRUE(found.contains(name)) << name << " of " << line;
@@ -123,7 +123,7 @@ TEST(description, says_what_the_table_says) {
 
 TEST(description, is_refused_as_the_table_says) {
   for (const json& line : tables()["refusals"])
-    EXPECT_THAT(description_refusal(patched(line)), HasSubstr(line[2].get<std::string>())) << line;
+    EXPECT_THAT(description_refusal(config_of_line(line)), HasSubstr(line[2].get<std::string>())) << line;
   expect_refusal(json::array(), "object");
   EXPECT_THAT(
       description_refusal({{"model_type", "foo"}}),
@@ -285,19 +285,14 @@ TEST(description, a_truncate_of_null_is_false) {
 }
 
 TEST(description, a_text_config_that_does_not_say_its_type_has_that_of_the_family) {
-  for (const auto& [type, text] : {std::pair{"llama4", "llama4_text"},
-                                   {"mistral3", "mistral"},
-                                   {"qwen3_5", "qwen3_5_text"},
-                                   {"qwen3_5_moe", "qwen3_5_moe_text"},
-                                   {"mllama", "mllama_text_model"},
-                                   {"gemma3", "gemma3_text"},
-                                   {"gemma4", "gemma4_text"},
-                                   {"gemma4_unified", "gemma4_unified_text"}}) {
-    const json said = with(small(text), {{"hidden_size_per_layer_input", 0}});
-    json silent = said;
+  for (const decoder_family& family : decoder_families()) {
+    if (family.text_type.empty()) continue;
+    const std::string type(family.model_type), text(family.text_type);
+    const json with_type = with(small(text.c_str()), {{"hidden_size_per_layer_input", 0}});
+    json silent = with_type;
     silent.erase("model_type");
     const auto wrapped = read_description({{"model_type", type}, {"text_config", silent}}),
-               alone = read_description(said);
+               alone = read_description(with_type);
     EXPECT_EQ(wrapped.model_type, type);
     EXPECT_THAT(wrapped.prefixes, testing::Contains("language_model.model.")) << type;
     EXPECT_EQ(wrapped.rope.inv_freq, alone.rope.inv_freq) << type;

@@ -53,7 +53,7 @@ bool has_layer(const decoder_description& d, const Is& is) {
 }
 
 TEST(supported_models, capture_md_names_the_families_with_a_feature) {
-  struct feature {
+  struct documented {
     const char* words;
     bool (*is_there)(const decoder_description&);
   };
@@ -61,7 +61,7 @@ TEST(supported_models, capture_md_names_the_families_with_a_feature) {
   std::vector<decoder_description> models;
   for (const auto& fixture : forward_fixtures()) models.push_back(fixture.description());
   const std::string text = page("docs/capture.md");
-  for (const auto& [words, is_there] : std::vector<feature>{
+  for (const auto& [words, is_there] : std::vector<documented>{
            {"a scale of scores that is not 1/sqrt(head size)", [](description d) { return d.score_scale.has_value(); }},
            {"soft cap of scores", [](description d) { return d.score_cap > 0; }},
            {"sinks: a logit per head that takes part in its softmax and belongs to no token",
