@@ -14,5 +14,6 @@
 #include "qkgeom/plasticity/detail/pair_terms.hpp"
 #include "qkgeom/plasticity/detail/profile_of.hpp"
 #include "qkgeom/plasticity/detail/query_choice_bodies.hpp"
+#include "qkgeom/plasticity/detail/summary.hpp"
 #include "qkgeom/stats/detail/coarser.hpp"
 #include "qkgeom/stats/detail/interval.hpp"

@@ -6,7 +6,6 @@
 
 #include "capture/arguments.hpp"
 #include "capture/forward/products/blas.hpp"
-#include "qkgeom/io/cuda_program.hpp"
 #include "qkgeom/io/program.hpp"
 #include "qkgeom/processes/one_process.hpp"
 

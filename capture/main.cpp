@@ -12,7 +12,6 @@
 #include "capture/job/reference.hpp"
 #include "capture/on_cpu.hpp"
 #include "qkgeom/io/capture_check.hpp"
-#include "qkgeom/io/cuda_program.hpp"
 #include "qkgeom/io/program.hpp"
 
 #if defined(QKGEOM_WITH_MPI)

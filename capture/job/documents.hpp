@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "qkgeom/core/config.hpp"
-#include "qkgeom/io/mapped_file.hpp"
+#include "qkgeom/io/file.hpp"
 
 namespace qkgeom {
 

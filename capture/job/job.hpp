@@ -12,7 +12,7 @@
 #include "capture/job/plan.hpp"
 #include "capture/job/stores/moment_function.hpp"
 #include "qkgeom/core/config.hpp"
-#include "qkgeom/io/capture_part.hpp"
+#include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/processes/process_group.hpp"
 
 namespace qkgeom {

@@ -9,7 +9,7 @@
 
 #include "capture/forward/forward_pass.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
-#include "qkgeom/io/safetensors_write.hpp"
+#include "qkgeom/io/safetensors.hpp"
 
 namespace qkgeom {
 

@@ -8,8 +8,8 @@
 
 #include "capture/forward/layer_weights.hpp"
 #include "capture/gguf/gguf_model.hpp"
+#include "qkgeom/io/capture_set.hpp"
 #include "qkgeom/io/file.hpp"
-#include "qkgeom/io/head_part.hpp"
 #include "qkgeom/io/json.hpp"
 #include "qkgeom/rotary/planes.hpp"
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "examples/common/outputs.hpp"
+#include "qkgeom/io/what_if.hpp"
 #include "qkgeom/rotary/planes.hpp"
-#include "qkgeom/rotary/what_if.hpp"
 #include "qkgeom/study/causes.hpp"
 
 namespace qkgeom::examples {

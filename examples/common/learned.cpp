@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "examples/common/figures/head_figures.hpp"
+#include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/io/capture_set.hpp"
-#include "qkgeom/io/untrained.hpp"
 
 namespace qkgeom::examples {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "examples/common/outputs.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/io/progress.hpp"
+#include "qkgeom/io/program.hpp"
 #include "qkgeom/study/author_csv.hpp"
 
 namespace qkgeom::examples {

@@ -3,7 +3,7 @@
 #include "examples/thesis/hypotheses.hpp"
 
 #include "examples/thesis/hypothesis_tests.hpp"
-#include "qkgeom/io/csv_write.hpp"
+#include "qkgeom/io/csv.hpp"
 
 namespace qkgeom::examples::thesis {
 

@@ -10,7 +10,7 @@
 
 #include "examples/common/table.hpp"
 #include "qkgeom/core/error.hpp"
-#include "qkgeom/io/csv_read.hpp"
+#include "qkgeom/io/csv.hpp"
 
 namespace qkgeom::examples::thesis {
 namespace {

@@ -5,7 +5,7 @@
 #include "examples/thesis/claims.hpp"
 #include "examples/thesis/outputs.hpp"
 #include "examples/thesis/profiles.hpp"
-#include "qkgeom/io/csv_write.hpp"
+#include "qkgeom/io/csv.hpp"
 
 namespace qkgeom::examples::thesis {
 namespace {

@@ -10,10 +10,11 @@
 #include "examples/common/labels.hpp"
 #include "examples/common/terminal.hpp"
 #include "qkgeom/io/csv.hpp"
-#include "qkgeom/io/progress.hpp"
+#include "qkgeom/io/program.hpp"
+#include "qkgeom/io/rope_config.hpp"
+#include "qkgeom/io/what_if.hpp"
 #include "qkgeom/report/estimate_columns.hpp"
 #include "qkgeom/rotary/embedding.hpp"
-#include "qkgeom/rotary/what_if.hpp"
 #include "qkgeom/stats/association.hpp"
 #include "qkgeom/stats/interval.hpp"
 

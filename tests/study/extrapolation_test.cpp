@@ -6,12 +6,12 @@
 #include <gtest/gtest.h>
 
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/io/what_if.hpp"
 #include "qkgeom/report/analyse.hpp"
 #include "qkgeom/rotary/stationary.hpp"
-#include "qkgeom/rotary/what_if.hpp"
 #include "qkgeom/stats/interval.hpp"
+#include "tests/io/planted_capture.hpp"
 #include "tests/io/scratch.hpp"
-#include "tests/rotary/planted_capture.hpp"
 
 namespace {
 
@@ -90,7 +90,8 @@ TEST(extrapolation, an_error_is_what_the_check_missed_and_grows_with_the_doublin
     }
     return r;
   };
-  const auto check = check_predictions(report_with(1), {{2, report_with(1.1)}, {4, report_with(1 + 0.1 * std::sqrt(2.0))}});
+  const auto check =
+      check_predictions(report_with(1), {{2, report_with(1.1)}, {4, report_with(1 + 0.1 * std::sqrt(2.0))}});
   EXPECT_EQ(check.same_class[0], (std::vector<bool>{true, true}));
   const auto heads = extrapolate(report_with(3), check, 16);
   // Misses over the root of the doublings are 0.1 for head 0 and 0.2 for head 1; the mean square of both is 0.025.

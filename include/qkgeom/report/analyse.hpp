@@ -11,6 +11,7 @@
 #include "qkgeom/core/buckets.hpp"
 #include "qkgeom/core/budget.hpp"
 #include "qkgeom/io/capture.hpp"
+#include "qkgeom/io/capture_set.hpp"
 #include "qkgeom/processes/process_group.hpp"
 #include "qkgeom/report/analyse_layer.hpp"
 

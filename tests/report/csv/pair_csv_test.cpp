@@ -8,7 +8,7 @@
 #include <string>
 
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/io/csv_read.hpp"
+#include "qkgeom/io/csv.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/plasticity/pair_terms.hpp"
 #include "qkgeom/report/pair_summary.hpp"

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/plasticity/summary.hpp"
 #include "qkgeom/report/csv/head_csv.hpp"
-#include "qkgeom/report/summary.hpp"
 
 namespace qkgeom {
 

@@ -8,7 +8,7 @@
 
 #include "qkgeom/io/capture_statistics.hpp"
 #include "qkgeom/io/csv.hpp"
-#include "qkgeom/report/summary.hpp"
+#include "qkgeom/plasticity/summary.hpp"
 
 namespace qkgeom {
 

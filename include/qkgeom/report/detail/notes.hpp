@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/io/capture_part.hpp"
+#include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/report/notes.hpp"
 #include "qkgeom/stats/interval.hpp"
 

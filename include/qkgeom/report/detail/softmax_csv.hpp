@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "qkgeom/io/csv.hpp"
+#include "qkgeom/plasticity/summary.hpp"
 #include "qkgeom/report/csv/softmax_csv.hpp"
 #include "qkgeom/report/estimate_columns.hpp"
-#include "qkgeom/report/summary.hpp"
 
 namespace qkgeom {
 

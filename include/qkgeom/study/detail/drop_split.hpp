@@ -6,7 +6,7 @@
 #include <map>
 
 #include "qkgeom/context/spread_rows.hpp"
-#include "qkgeom/report/summary.hpp"
+#include "qkgeom/plasticity/summary.hpp"
 #include "qkgeom/stats/shapley.hpp"
 #include "qkgeom/study/detail/frozen_causes.hpp"
 #include "qkgeom/study/drop_split.hpp"
