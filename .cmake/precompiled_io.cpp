@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The heavy bodies of the rooms report/ and study/, compiled once (see core/config.hpp).
 #include "qkgeom/report/detail/columns.hpp"
-#include "qkgeom/report/detail/document_results.hpp"
 #include "qkgeom/report/detail/head_statistics.hpp"
 #include "qkgeom/report/detail/known_moments.hpp"
 #include "qkgeom/report/detail/model_summary.hpp"

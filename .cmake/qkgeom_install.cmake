@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# cmake --install, and the package that find_package(qkgeom [COMPONENTS compiled io report thrust mpi cuda]) reads. Component `qkgeom_library` is what
+# cmake --install, and the package that find_package(qkgeom [COMPONENTS compiled io report thrust cuda]) reads. Component `qkgeom_library` is what
 # another project needs; programs, and files for them, are the component `qkgeom_programs`.
 
 # Installs the program TARGET as qkgeom-TARGET, with hyphens for underscores, if it was built. The file of the build tree
@@ -43,6 +43,5 @@ configure_package_config_file("${PROJECT_SOURCE_DIR}/.cmake/qkgeomConfig.cmake.i
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/qkgeomConfigVersion.cmake"
   COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
 install(FILES "${PROJECT_BINARY_DIR}/qkgeomConfig.cmake" "${PROJECT_BINARY_DIR}/qkgeomConfigVersion.cmake"
-  "${PROJECT_SOURCE_DIR}/.cmake/qkgeom_thrust.cmake" "${PROJECT_SOURCE_DIR}/.cmake/qkgeom_mpi_target.cmake"
-  "${PROJECT_SOURCE_DIR}/.cmake/qkgeom_cuda_target.cmake"
+  "${PROJECT_SOURCE_DIR}/.cmake/qkgeom_thrust.cmake" "${PROJECT_SOURCE_DIR}/.cmake/qkgeom_cuda_target.cmake"
   DESTINATION "${_qkgeom_package_dir}" COMPONENT qkgeom_library)

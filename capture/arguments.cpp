@@ -19,8 +19,7 @@ struct raw_options {
   std::string study{}, heads{}, layers = "all", sampler = "uniform", compute = "f32";
   index_t documents = 0, short_length = 0;
   std::string device = "cpu", resident = "auto", part{};
-  bool pre_rope = false, prepend_bos = false, no_bos = false, analyse = false;
-  live_analysis_options analysis{};
+  bool pre_rope = false, prepend_bos = false, no_bos = false;
 };
 
 void declare_inputs(CLI::App& app, capture_options& options, raw_options& raw) {
@@ -111,24 +110,10 @@ void declare_model(CLI::App& app, capture_options& options, raw_options& raw) {
   app.add_flag("--softmax", options.softmax,
                "attention mass on the first tokens and by distance, and entropy, of the captured heads");
   app.add_flag("--loss", options.loss, "the loss of every token by position; runs all layers");
-  auto* const analyse =
-      app.add_flag("--analyse", raw.analyse,
-                   "PCA, rotation and plasticity of every document over all its tokens and pairs of keys, as tables; "
-                   "with --sampler all no rows are kept");
-  app.add_option("--covariance", raw.analysis.covariances,
-                 "query models of --analyse, the first is the headline: diagonal, full, joint, linear_drift")
-      ->delimiter(',')
-      ->capture_default_str()
-      ->needs(analyse);
-  app.add_flag("--heatmap", raw.analysis.heatmap, "--analyse: heatmaps of plasticity too")->needs(analyse);
-  app.add_option("--models-of", raw.analysis.models_of,
-                 "--analyse: query models of captures made with --moments, the same for all documents, whose tables "
-                 "then add up [each document's own]")
-      ->delimiter(',')
-      ->needs(analyse);
-  app.add_option("--statistics-bucket-size", options.statistics_bucket_size,
-                 "tokens of a bucket of --moments, --softmax, --loss and --analyse [--bucket-size of uniform buckets, "
-                 "else a sixteenth of the context]")
+  app.add_option(
+         "--statistics-bucket-size", options.statistics_bucket_size,
+         "tokens of a bucket of --moments, --softmax and --loss [--bucket-size of uniform buckets, else a sixteenth "
+         "of the context]")
       ->check(CLI::Range(index_t{1}, most_tokens));
   app.add_flag("--pre-rope", raw.pre_rope, "queries and keys before rotary embedding");
   app.add_option("--family", options.family, "label of the model's family, kept in the manifest");
@@ -225,7 +210,6 @@ void interpret(const raw_options& raw, capture_arguments& arguments) {
   options.plan.layers = parse_layers(raw.layers);
   options.plan.sampler.kind = samplers.at(raw.sampler);
   if (raw.pre_rope) options.plan.stage = rope_stage::pre;
-  if (raw.analyse) options.analyse = raw.analysis;
   if (!raw.part.empty()) options.part = parse_part(raw.part);
   interpret_device(raw, arguments.device);
   interpret_common(raw, options);

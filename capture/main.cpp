@@ -76,10 +76,8 @@ void print(const checked_capture& c, const std::string& path) {
 /// Status of a --check that finds layers that disagree.
 constexpr int disagrees = 1;
 
-void print_plan(const capture_arguments& asked, cpu_context& cpu) {
+void print_plan(const capture_arguments& asked) {
   auto estimate = estimate_capture(asked.options, std::cerr);
-  if (asked.options.analyse)
-    estimate.pairs_per_second = pairs_per_second(cpu, estimate.manifest.model.head_dim, *asked.options.analyse);
   estimate.flop_per_second = measured_flop_per_second(asked.options.threads, asked.options.plan.compute);
   print_estimate(std::cout, estimate);
   if (!asked.whole) return;
@@ -97,11 +95,11 @@ int run(const capture_arguments& asked, process_group& group) {
     print(check_capture(capture::open(asked.verify)), asked.verify.string());
     return 0;
   }
-  cpu_context cpu{{.threads = asked.options.threads}};
   if (asked.plan) {
-    print_plan(asked, cpu);
+    print_plan(asked);
     return 0;
   }
+  cpu_context cpu{{.threads = asked.options.threads}};
   auto backend = cpu_backend(cpu);
   if (asked.device.cuda) {
     const auto moments = backend.moments;

@@ -31,9 +31,6 @@ void merge(int argc, char** argv) {
   const merged_capture made = merge_parts(parts, out);
   fmt::print("{}: {} documents, {} rows in {} shards, of {} parts; {} files linked, {} copied\n", out.string(),
              made.documents, made.rows, made.shards, made.parts, made.linked, made.copied);
-  if (capture::open(out).manifest().extra.contains("analyse"))
-    fmt::print("its tables: qkgeom-capture with the options of the parts, --out {} and --resume, without --part\n",
-               out.string());
 }
 
 }  // namespace

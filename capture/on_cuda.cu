@@ -5,7 +5,6 @@
 #include <limits>
 #include <memory>
 
-#include "capture/analysis/live_analysis_on.hpp"
 #include "capture/forward/device/cuda_device.cuh"
 #include "capture/forward/device/forward_pass.hpp"
 #include "capture/job/stores/moment_store.hpp"
@@ -15,14 +14,12 @@
 namespace qkgeom {
 namespace {
 
-/// A device, the library's context on it, and the capture's analysis, which the backend's factories share.
+/// A device and the library's context on it.
 template <class T>
 struct cuda_resources {
-  using analyses_type = live_analysis_on<cuda_context, T, memory_space::device>;
   cuda_device device{0};
   cuda_options context_options{.stream = device.stream()};
   cuda_context context{context_options};
-  analyses_type* analyses = nullptr;
 };
 
 template <class T>
@@ -30,9 +27,7 @@ class cuda_pass : public forward_pass {
  public:
   cuda_pass(std::shared_ptr<cuda_resources<T>> cuda, const cuda_capture_options& options, const decoder_description& d,
             const checkpoint& weights, index_t last_layer, thread_pool& pool)
-      : cuda_(std::move(cuda)), pass_(cuda_->device, d, weights, last_layer, pool, sizes_for(*cuda_, options, d)) {
-    if (cuda_->analyses) pass_.analyse(*cuda_->analyses);
-  }
+      : cuda_(std::move(cuda)), pass_(cuda_->device, d, weights, last_layer, pool, sizes_for(*cuda_, options, d)) {}
 
   void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override {
     pass_.run(documents, stage, sinks);
@@ -55,7 +50,7 @@ class cuda_pass : public forward_pass {
   using decoder_type = decoder<cuda_device, T>;
 
   static decoder_options sizes_for(const cuda_resources<T>& cuda, const cuda_capture_options& options,
-                                          const decoder_description& d) {
+                                   const decoder_description& d) {
     decoder_options sizes;
     if (options.chunk > 0) sizes.chunk = options.chunk;
     switch (options.resident) {
@@ -65,9 +60,8 @@ class cuda_pass : public forward_pass {
         sizes.resident = std::numeric_limits<index_t>::max();
         break;
       case resident_layers::automatic: {
-        // Leaves room for the two layers that stream through, for analyses and softmax, and a tenth for pools and
-        // libraries.
-        auto consumers = static_cast<index_t>(cuda.analyses ? cuda.context_options.scratch_bytes : 0);
+        // Leaves room for the two layers that stream through, for the softmax, and a tenth for pools and libraries.
+        index_t consumers = 0;
         const index_t tokens = std::max(options.max_length > 0 ? options.max_length : d.context, options.batch_tokens);
         index_t largest = 0;
         for (index_t l = 0; l < d.n_layers(); ++l)
@@ -94,17 +88,10 @@ template <class T>
 capture_backend backend_on(const cuda_capture_options& options) {
   const auto cuda = std::make_shared<cuda_resources<T>>();
   return {.moments = {},
-          .analyses =
-              [cuda](const capture_manifest& plan, const live_analysis_options& live) {
-                auto made = std::make_unique<typename cuda_resources<T>::analyses_type>(cuda->context, plan, live);
-                cuda->analyses = made.get();
-                return made;
-              },
-          .forward =
-              [cuda, options](const decoder_description& d, const checkpoint& weights, compute_type, index_t last_layer,
-                              thread_pool& pool) {
-                return std::make_unique<cuda_pass<T>>(cuda, options, d, weights, last_layer, pool);
-              }};
+          .forward = [cuda, options](const decoder_description& d, const checkpoint& weights, compute_type,
+                                     index_t last_layer, thread_pool& pool) {
+            return std::make_unique<cuda_pass<T>>(cuda, options, d, weights, last_layer, pool);
+          }};
 }
 
 }  // namespace

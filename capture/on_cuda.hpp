@@ -22,7 +22,7 @@ struct cuda_capture_options {
 /// Makes forward passes on the first CUDA device. Throws `error` if there is none.
 forward_pass_factory cuda_forward_pass(const cuda_capture_options& options);
 
-/// Forward pass, moments and analyses of one capture on the first CUDA device, for a model that runs in `type`. Throws
+/// Forward pass and moments of one capture on the first CUDA device, for a model that runs in `type`. Throws
 /// `error` if there is none.
 capture_backend cuda_backend(const cuda_capture_options& options, compute_type type);
 

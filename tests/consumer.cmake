@@ -20,9 +20,6 @@ set(_programs with_io with_compiled with_compiled_io)
 if(TARGET qkgeom::thrust_cpu)
   list(APPEND _programs with_thrust)
 endif()
-if(TARGET qkgeom::mpi)
-  list(APPEND _programs with_mpi)
-endif()
 set(_more -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0)   # what they find and link is tested, not how fast they are
 if(TARGET qkgeom::cuda)   # an architecture is enough
   list(APPEND _more -DWITH_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES=80)

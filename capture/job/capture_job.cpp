@@ -243,14 +243,12 @@ void capture_job::run_batch(std::size_t first, const std::vector<std::vector<std
   batch_sinks sinks;
   row_choice choice;
   const auto document = [&](std::size_t i) { return static_cast<std::int32_t>(first + i); };
-  if (keeps_rows(options_)) {
-    sinks.choose = [&](std::size_t i, index_t layer) {
-      return choice = rows_.choose(layer, document(i), static_cast<index_t>(ids[i].size()));
-    };
-    sinks.chosen = [&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
-      rows_.add(layer, choice, q, k, document(i), ids[i]);
-    };
-  }
+  sinks.choose = [&](std::size_t i, index_t layer) {
+    return choice = rows_.choose(layer, document(i), static_cast<index_t>(ids[i].size()));
+  };
+  sinks.chosen = [&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+    rows_.add(layer, choice, q, k, document(i), ids[i]);
+  };
   if (moments_ && !takes_moments_)
     sinks.rows = [&](std::size_t, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
       moments_->add(layer, q, k);
@@ -263,9 +261,6 @@ void capture_job::run_batch(std::size_t first, const std::vector<std::vector<std
   const auto count = static_cast<index_t>(ids.size());
   const index_t more = static_cast<index_t>(cut_.shards[shard_].second - first) - count;
   if (statistics_) statistics_->add_documents(count, more);
-  if (setup_.analysis) setup_.analysis->add_documents(count, more);
-  const auto analyse = setup_.analysis ? setup_.analysis->sink() : nullptr;
-  if (analyse) sinks.attended = analyse;
   if (options_.softmax && !takes_softmax_) {
     sinks.measured = [&](index_t layer) { return statistics_->measured(layer); };
     sinks.softmax = [&](std::size_t i, index_t layer, const attention_sums& sums) { statistics_->add(i, layer, sums); };
@@ -276,12 +271,9 @@ void capture_job::run_batch(std::size_t first, const std::vector<std::vector<std
 }
 
 void capture_job::write_shard() {
-  auto tensors = statistics_ ? statistics_->tensors() : std::vector<tensor_to_write>{};
-  if (setup_.analysis)
-    for (auto& tensor : setup_.analysis->tensors()) tensors.push_back(std::move(tensor));
+  const auto tensors = statistics_ ? statistics_->tensors() : std::vector<tensor_to_write>{};
   own_[shard_] = writer_.write_shard(static_cast<index_t>(shard_), documents_of(shard_), rows_.layers(), tensors);
   if (statistics_) statistics_->clear();
-  if (setup_.analysis) setup_.analysis->clear();
   if (moments_) write_moments();
   save_state();
   if (moments_ && shard_ > 0 && !ends_block(shard_ - 1)) fs::remove(moments_path(shard_ - 1));

@@ -35,7 +35,6 @@ struct job_setup {
   const tokenizer& tokens;
   const moment_function& moments;
   forward_pass& forward;
-  live_analysis* analysis;  ///< null: none
   thread_pool& pool;
   process_group& group;
 };

@@ -87,40 +87,11 @@ void add_work(capture_estimate& estimate, const decoder_description& model, cons
                                seen_keys(real(n), info.window);
 }
 
-/// Pairs of a document's keys that a query bucket with this start and middle (`tau`) admits.
-double admitted_pairs(index_t tokens, index_t skip_first, double tau, index_t start, std::optional<index_t> window) {
-  const double first = window ? std::max(real(skip_first), std::floor(tau - real(*window)) + 1) : real(skip_first);
-  const double keys = std::max(0.0, real(std::min(start, tokens)) - first);
-  return keys * (keys - 1) / 2;
-}
-
 /// Documents of the shard that has most.
 double most_documents(const capture_options& options, const std::vector<index_t>& lengths) {
   std::size_t most = 0;
   for (const auto& [first, last] : shards_of(lengths, options.moments)) most = std::max(most, last - first);
   return real(most);
-}
-
-/// Adds pairs and bytes of the analyses; returns the bytes of the largest shard.
-double add_analyses(capture_estimate& estimate, const capture_options& options, const std::vector<index_t>& lengths) {
-  if (!options.analyse) return 0;
-  const bucket_edges buckets = grid_of(estimate.manifest, "analyse");
-  const double kinds = real(options.analyse->covariances.size()), b = real(buckets.count());
-  const index_t skip = options.plan.sampler.skip_first;
-  double document = 0;  // numbers kept per document
-  for (const auto& info : estimate.manifest.layers) {
-    const double heads = real(info.query_heads.size());
-    document += 1 + 2 * b + heads * (32 + 3 * real(estimate.manifest.model.head_dim) + kinds * b);
-    if (options.analyse->heatmap) document += (1 + heads) * b * b;
-    for (const index_t n : lengths)
-      for (index_t i = 0; i < buckets.count(); ++i)
-        // A document's own query model needs two queries in the bucket.
-        if (!options.analyse->models_of.empty() || std::min(n, buckets.end(i)) - std::max(skip, buckets.start(i)) >= 2)
-          estimate.analysis_pairs +=
-              heads * kinds * admitted_pairs(n, skip, buckets.middle(i), buckets.start(i), info.window);
-  }
-  estimate.analysis_bytes = 8 * document * real(lengths.size());
-  return 8 * document * most_documents(options, lengths);
 }
 
 /// Adds bytes of softmax and losses; returns the bytes of the largest shard.
@@ -134,15 +105,6 @@ double add_statistics(capture_estimate& estimate, const capture_options& options
                                (real(first_tokens.size()) + real(distance_bins(estimate.manifest.context_length)) + 1));
   estimate.statistics_bytes = 8 * document * real(lengths.size());
   return 8 * document * most_documents(options, lengths);
-}
-
-/// Memory of the analysis of one document in one layer: moments and models per query bucket, and keys of a head.
-double analysis_memory(const capture_estimate& estimate) {
-  if (!estimate.manifest.extra.contains("analyse")) return 0;
-  const double b = real(grid_of(estimate.manifest, "analyse").count()), n = real(estimate.manifest.model.head_dim);
-  double heads = 0;
-  for (const auto& info : estimate.manifest.layers) heads = std::max(heads, real(info.query_heads.size()));
-  return 8 * (3 * heads * b * n * n + 2 * real(estimate.longest) * n);
 }
 
 /// Adds rows and bytes of all shards; returns the bytes of the largest one.
@@ -164,7 +126,7 @@ double add_rows(capture_estimate& estimate, const capture_options& options, cons
   const auto shards = shards_of(lengths, options.moments);
   for (const auto& [first, last] : shards) {
     double rows = 0;
-    for (std::size_t i = first; i < last && keeps_rows(options); ++i) rows += kept[lengths[i]];
+    for (std::size_t i = first; i < last; ++i) rows += kept[lengths[i]];
     estimate.query_rows += layers * rows;
     estimate.key_rows += layers * rows;
     estimate.bytes += rows * token_bytes;
@@ -232,15 +194,6 @@ std::vector<index_t> document_lengths(const capture_options& options, const prep
   return lengths;
 }
 
-std::string analysis_text(const capture_estimate& estimate) {
-  std::string text = fmt::format("analysis     {:.2e} pairs of keys, {} kept", estimate.analysis_pairs,
-                                 in_bytes(estimate.analysis_bytes));
-  if (estimate.pairs_per_second > 0)
-    text += fmt::format("; about {} at {:.1e} pairs per second, measured now",
-                        in_time(estimate.analysis_pairs / estimate.pairs_per_second), estimate.pairs_per_second);
-  return text + '\n';
-}
-
 /// How long matrix products of so much work take; attention's take longer.
 std::string time_text(const capture_estimate& estimate) {
   if (!(estimate.flop_per_second > 0)) return {};
@@ -279,8 +232,7 @@ capture_estimate estimate_capture(const capture_options& options, std::ostream& 
     notes << "note: " << note << '\n';
   add_work(estimate, p.model, lengths);
   const double shard = add_rows(estimate, options, sampler_of(p.model, options.plan), lengths) +
-                       add_analyses(estimate, options, lengths) + add_statistics(estimate, options, lengths) +
-                       analysis_memory(estimate);
+                       add_statistics(estimate, options, lengths);
   const double block = moments_block(estimate);
   estimate.moments_bytes = block * real(moment_blocks(lengths));
   estimate.peak_bytes = peak_bytes(estimate, p.model, options, largest_batch(lengths, options), shard) + block;
@@ -352,7 +304,6 @@ void print_estimate(std::ostream& out, const capture_estimate& estimate) {
                      estimate.statistics_bytes > 0
                          ? ", and " + in_bytes(estimate.statistics_bytes) + " of softmax and losses"
                          : "")
-      << (estimate.analysis_pairs > 0 ? analysis_text(estimate) : "")
       << fmt::format("peak memory  about {}, and the pages of the weights that the system keeps\n",
                      in_bytes(estimate.peak_bytes))
       << fmt::format("work         {:.2e} FLOP, {:.0f} % of it attention{}\n", estimate.flop(),

@@ -21,9 +21,6 @@ struct capture_estimate {
   double moments_bytes = 0;     ///< of the moments of every token; one block is in memory at a time
   double statistics_bytes = 0;  ///< of softmax and losses in the shards
   double peak_bytes = 0;
-  double analysis_pairs = 0;                   ///< pairs of keys over documents, heads, query buckets and query models
-  double analysis_bytes = 0;                   ///< of the analyses in the shards
-  double pairs_per_second = 0;                 ///< measured by the caller; 0: unknown
   double linear_flop = 0, attention_flop = 0;  ///< a multiplication and an addition count as two
   double flop_per_second = 0;                  ///< of matrix products, measured by the caller; 0: unknown
   std::string products;                        ///< how the CPU multiplies matrices: "f32", "bf16 by AMX"

@@ -125,7 +125,6 @@ class ready_capture {
       : options_(options),
         prepared_(prepare_capture(options, notes)),
         note_(noted(note_on_context(prepared_.manifest), notes)),
-        analysis_(options.analyse ? backend.analyses(prepared_.manifest, *options.analyse) : nullptr),
         weights_(prepared_.untrained ? checkpoint(*prepared_.untrained) : checkpoint(options.model)),
         pool_(options.threads),
         forward_(make_forward(backend, notes)),
@@ -154,7 +153,6 @@ class ready_capture {
                            .tokens = tokens_,
                            .moments = backend.moments,
                            .forward = *forward_,
-                           .analysis = analysis_.get(),
                            .pool = pool_,
                            .group = group});
   }
@@ -172,7 +170,6 @@ class ready_capture {
     if (job_) job_->run(documents_, summary);
     if (group.rank() != 0) return summary;
     if (complete_) remove_state(options_.out);
-    if (analysis_) analysis_->write_tables(options_.out);
     measure(options_, cut_, summary);
     return summary;
   }
@@ -184,7 +181,6 @@ class ready_capture {
   }
   std::unique_ptr<forward_pass> make_forward(const capture_backend& backend, std::ostream& notes) {
     capture_manifest& manifest = prepared_.manifest;
-    if (analysis_) manifest.extra["analyse"].update(analysis_->settings());
     if (weights_.has_fp8())
       notes << "note: weights in FP8 are read as value times scale; activations are not quantised, as they are where a "
                "model runs in FP8\n";
@@ -206,7 +202,6 @@ class ready_capture {
   const capture_options& options_;
   prepared_capture prepared_;
   std::string note_;
-  std::unique_ptr<live_analysis> analysis_;
   checkpoint weights_;
   thread_pool pool_;
   std::unique_ptr<forward_pass> forward_;
@@ -225,7 +220,6 @@ class ready_capture {
 capture_summary run_capture(const capture_options& options, std::ostream& notes, const capture_backend& backend,
                             process_group& group) {
   require(!options.moments || backend.moments, "moments of every token need a backend to compute them");
-  require(!options.analyse || backend.analyses, "analyses of every document need a backend to compute them");
   std::unique_ptr<ready_capture> capture;
   group.begin([&] { capture = std::make_unique<ready_capture>(options, notes, backend, group); });
   group.agree(capture->state(), "model, documents, settings or unfinished capture");

@@ -8,7 +8,6 @@
 
 #include "capture/forward/forward_pass.hpp"
 #include "capture/job/documents.hpp"
-#include "capture/job/live_analysis.hpp"
 #include "capture/job/plan.hpp"
 #include "capture/job/stores/moment_function.hpp"
 #include "qkgeom/core/config.hpp"
@@ -44,9 +43,7 @@ struct capture_options {
   bool moments = false;  ///< moments of every token of the captured heads, beside the rows
   bool softmax = false;  ///< attention mass on the first tokens and by distance, and entropy, of the captured heads
   bool loss = false;     ///< the loss of every token but a document's first, by position
-  /// Analyses of every document while it passes. With `sampler_kind::all` no rows are then kept.
-  std::optional<live_analysis_options> analyse{};
-  index_t statistics_bucket_size = 0;  ///< tokens, for the four above; 0: `usual_bucket_size`
+  index_t statistics_bucket_size = 0;  ///< tokens, for the three above; 0: `usual_bucket_size`
   index_t batch_tokens = 8192;         ///< documents of a shard with that many together are a batch
   int threads = 0;                     ///< 0: one per core
   bool resume = false;
@@ -55,8 +52,7 @@ struct capture_options {
 
 /// Backends of a capture, from the program that runs it.
 struct capture_backend {
-  moment_function moments{};         ///< needed where the options ask for moments
-  live_analysis_factory analyses{};  ///< needed where the options ask for analyses
+  moment_function moments{};  ///< needed where the options ask for moments
   forward_pass_factory forward = cpu_forward_pass();
 };
 
@@ -64,11 +60,6 @@ struct capture_backend {
 /// from before the rotary embedding, moments of every token, and as many rows in as many buckets. Throws `error` unless
 /// the options say a length and `tokens` is below it.
 void shorten(capture_options& options, index_t tokens);
-
-/// Whether a capture keeps rows. One that analyses and samples every token does not.
-inline bool keeps_rows(const capture_options& options) {
-  return !options.analyse || options.plan.sampler.kind != sampler_kind::all;
-}
 
 /// Summary of a capture run.
 struct capture_summary {

@@ -41,15 +41,13 @@ void add_settings(capture_manifest& m, const capture_options& o) {
   if (o.bos != bos_rule::as_tokenizer) m.extra["bos"] = o.bos == bos_rule::prepend ? "prepend" : "none";
 }
 
-/// Buckets of moments, softmax, loss and analyses; by default those that `heads` takes.
+/// Buckets of moments, softmax and loss; by default those that `heads` takes.
 void add_statistics(capture_manifest& m, const capture_options& o) {
   const index_t size = o.statistics_bucket_size > 0 ? o.statistics_bucket_size : m.usual_bucket_size();
   captured_buckets{"uniform", size}.edges(m.context_length);  // throws where they are too many
   if (o.moments) m.extra["moments"] = {{"bucket_size", size}};
   if (o.softmax) m.extra["softmax"] = {{"bucket_size", size}};
   if (o.loss) m.extra["loss"] = {{"bucket_size", size}};
-  if (!o.analyse) return;
-  m.extra["analyse"] = {{"bucket_size", size}, {"covariance", o.analyse->covariances}, {"heatmap", o.analyse->heatmap}};
 }
 
 std::optional<std::int32_t> bos_of(const nlohmann::json& config) {
@@ -140,8 +138,6 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
   auto config = parse_json(text, (gguf.empty() ? options.model / "config.json" : gguf).string());
   if (!options.rope_scaling.empty()) config = with_rope_scaling(std::move(config), options.rope_scaling);
   if (options.rope_theta) config = with_rope_theta(std::move(config), *options.rope_theta);
-  require(!options.analyse || options.plan.stage == rope_stage::post,
-          "queries and keys are analysed as they meet, after rotary embedding: --analyse without --pre-rope");
   prepared_capture p{read_description(config), {}, bos_of(config), {}};
   check_shape(options.study, p.model);
   std::string own = gguf.empty() ? name_of_model(options.model, config) : name_of_gguf(options.model.string(), gguf);
@@ -154,7 +150,7 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
     p.manifest.extra["untrained"] = {{"seed", *options.untrained}, {"initializer_range", deviation}};
   }
   if (!gguf.empty()) p.manifest.extra["gguf"] = {{"file", gguf.filename().string()}, {"types", types}};
-  if (options.moments || options.softmax || options.loss || options.analyse) add_statistics(p.manifest, options);
+  if (options.moments || options.softmax || options.loss) add_statistics(p.manifest, options);
   if (p.manifest.context_length > p.model.longest_context())
     p.manifest.extra["model_context"] = p.model.longest_context();
   if (const auto& dynamic = p.model.rope.dynamic; dynamic && p.manifest.context_length <= dynamic->context) {

@@ -41,7 +41,7 @@ std::string note_on_scaling(const rope_description& rope, index_t context, index
 /// else "".
 std::string note_on_context(const capture_manifest& m);
 
-/// Query buckets of "moments", "softmax", "loss" or "analyse" in a manifest that has it.
+/// Query buckets of "moments", "softmax" or "loss" in a manifest that has it.
 bucket_edges grid_of(const capture_manifest& m, const char* statistic);
 
 /// The tokenizer that the options name, or the model's, with the BOS rule of the options.

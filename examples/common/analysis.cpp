@@ -2,7 +2,6 @@
 // Instantiates the analyses for the CPU, once for all programs.
 #include <algorithm>
 #include <charconv>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -44,9 +43,9 @@ head_id head_in(const capture_manifest& manifest, const std::string& name, const
 
 model_report analyse_on(const arguments& a, const capture_set& source, const analysis_options& options,
                         const std::function<void(index_t)>& progress) {
-  if (a.device == "cuda") return analyse_on_cuda(source, options, a.threads, progress, *a.processes);
+  if (a.device == "cuda") return analyse_on_cuda(source, options, a.threads, progress);
   cpu_context cpu{{.threads = a.threads}};
-  return analyse(cpu, source, options, progress, *a.processes);
+  return analyse(cpu, source, options, progress);
 }
 
 }  // namespace
@@ -78,26 +77,21 @@ capture_set open_captures(const arguments& a) {
 }
 
 analysed analyse_capture(const arguments& a, analysis_options options) {
-  std::optional<capture_set> source;
-  a.processes->begin([&] { source.emplace(open_captures(a)); });
-  return analyse_set(a, std::move(*source), std::move(options), "Analysing");
+  return analyse_set(a, open_captures(a), std::move(options), "Analysing");
 }
 
 analysed analyse_set(const arguments& a, capture_set source, analysis_options options, const std::string& label) {
   options.every_token = !a.rows_only;
   const auto& manifest = source.manifest();
-  a.processes->begin([&] {
-    require(manifest.query_heads() > 0, a.captures.at(0).string(), ": this capture holds no query head");
-    require(has_rows(source) || (!options.plasticity && manifest.extra.contains("moments")), a.captures.at(0).string(),
-            ": this capture holds no rows",
-            manifest.extra.contains("analyse") ? "; qkgeom-capture --analyse left tables in their place" : "");
-    for (const auto& h : a.heads) options.heads.push_back(head_in(manifest, h, "--heads"));
-    for (const index_t layer : a.layers) {
-      const index_t at = manifest.find_layer(layer);
-      require(at >= 0, "--layers ", layer, ": this layer is not in the capture");
-      for (const index_t h : manifest.layers[at].query_heads) options.heads.push_back({layer, h});
-    }
-  });
+  require(manifest.query_heads() > 0, a.captures.at(0).string(), ": this capture holds no query head");
+  require(has_rows(source) || (!options.plasticity && manifest.extra.contains("moments")), a.captures.at(0).string(),
+          ": this capture holds no rows");
+  for (const auto& h : a.heads) options.heads.push_back(head_in(manifest, h, "--heads"));
+  for (const index_t layer : a.layers) {
+    const index_t at = manifest.find_layer(layer);
+    require(at >= 0, "--layers ", layer, ": this layer is not in the capture");
+    for (const index_t h : manifest.layers[at].query_heads) options.heads.push_back({layer, h});
+  }
   progress bar(label, analysed_heads(manifest, options), "heads");
   auto report = analyse_on(a, source, options, [&](index_t n) { bar.add(n); });
   bar.done();

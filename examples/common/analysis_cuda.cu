@@ -10,10 +10,10 @@ namespace qkgeom::examples {
 void start_cuda(char**) { cuda_kernels::require_device(); }
 
 model_report analyse_on_cuda(const capture_set& source, const analysis_options& options, int threads,
-                             const std::function<void(index_t)>& progress, process_group& group) {
+                             const std::function<void(index_t)>& progress) {
   cuda_context gpu{{.threads = threads}};
   uploading_context ctx{gpu};
-  return analyse(ctx, source, options, progress, group);
+  return analyse(ctx, source, options, progress);
 }
 
 }  // namespace qkgeom::examples

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "qkgeom/core/config.hpp"
-#include "qkgeom/processes/process_group.hpp"
 
 namespace qkgeom::examples {
 
@@ -30,11 +29,7 @@ struct arguments {
   std::vector<index_t> documents{};  ///< indices in the order of the captures; empty: all
   std::string head_part{};   ///< of each head these coordinates alone, by the name that captures give; empty: all
   index_t max_position = 0;  ///< the context ends there, tokens; 0: where it was captured to
-  process_group* processes = &this_process();  ///< that run this program together
-  bool rows_only = false;  ///< moments from the captured rows even if the capture holds moments of every token
-
-  /// Whether this process prints and writes what all have analysed.
-  bool writes() const { return processes->rank() == 0; }
+  bool rows_only = false;    ///< moments from the captured rows even if the capture holds moments of every token
 };
 
 }  // namespace qkgeom::examples

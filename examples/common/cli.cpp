@@ -9,9 +9,9 @@
 
 #include "examples/common/cuda.hpp"
 #include "examples/common/figures/gnuplot.hpp"
-#include "examples/common/processes.hpp"
 #include "qkgeom/io/file.hpp"
 #include "qkgeom/io/program.hpp"
+#include "qkgeom/processes/one_process.hpp"
 
 namespace qkgeom::examples {
 
@@ -116,18 +116,15 @@ int run_main(int argc, char** argv, command_line& app, arguments& a, const std::
   return run_program(name, [&] {
     if (!app.parse(name, argc, argv)) return;
     if (a.device == "cuda") start_cuda(argv);
-    run_in_processes(name, [&](process_group& all) {
-      a.processes = &all;
-      std::optional<made_folder> out;
-      all.begin([&] {
-        if (a.out.empty() || !a.writes()) return;
-        if (a.figures) require_gnuplot();
-        out.emplace(a.out);
-        // Fails before the analysis if nothing can be written there; the file vanishes at once.
-        const atomic_file trial(a.out / (".qkgeom-" + std::to_string(::getpid())));
-      });
-      body();
-    });
+    require_one_process();
+    std::optional<made_folder> out;
+    if (!a.out.empty()) {
+      if (a.figures) require_gnuplot();
+      out.emplace(a.out);
+      // Fails before the analysis if nothing can be written there; the file vanishes at once.
+      const atomic_file trial(a.out / (".qkgeom-" + std::to_string(::getpid())));
+    }
+    body();
   });
 }
 

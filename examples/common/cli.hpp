@@ -30,7 +30,6 @@ void add_blocks_argument(command_line& app, index_t& blocks);
 
 /// Parses the command line, creates `a.out` and runs `body`; --device cuda first replaces this program by the one with
 /// CUDA. Returns the exit status as `run_program` does. A folder that was made and is left empty is removed again.
-/// Under mpirun, heads, pca, rotation and plasticity run `body` on all of `a.processes`.
 int run_main(int argc, char** argv, command_line& app, arguments& a, const std::function<void()>& body);
 
 }  // namespace qkgeom::examples

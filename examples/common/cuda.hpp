@@ -7,7 +7,6 @@
 
 namespace qkgeom {
 class capture_set;
-class process_group;
 struct analysis_options;
 struct model_report;
 }  // namespace qkgeom
@@ -21,6 +20,6 @@ void start_cuda(char** argv);
 
 /// `analyse` on the first CUDA device, with rows in host memory; `threads` is the number of host threads.
 model_report analyse_on_cuda(const capture_set& source, const analysis_options& options, int threads,
-                             const std::function<void(index_t)>& progress, process_group& group);
+                             const std::function<void(index_t)>& progress);
 
 }  // namespace qkgeom::examples

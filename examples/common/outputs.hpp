@@ -31,7 +31,7 @@ analysis_options with_arguments(analysis_options options, const arguments& a);
 /// Opens the captures and analyses every head on `a.device`, with a progress bar.
 analysed analyse_capture(const arguments& a, analysis_options options);
 
-/// False for captures of `qkgeom-capture --sampler all --analyse`. A single file states no number of rows: true.
+/// False for captures that hold nothing but moments and statistics. A single file states no number of rows: true.
 bool has_rows(const capture_set& source);
 
 /// The captures that `a` names, of the documents and up to the position that it names.

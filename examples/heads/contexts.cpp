@@ -34,7 +34,6 @@ std::vector<compared_model> analyse_contexts(const arguments& a, const analysis_
     scaled.bucket_size =
         std::max<index_t>(1, std::llround(size * static_cast<double>(length) / static_cast<double>(whole)));
     const auto found = analyse_capture(some, scaled);
-    if (!a.writes()) continue;
     contexts.push_back(
         compare_by(found.report, found.report.model, manifest.family.value_or(manifest.model.model_type), {}, {}));
   }

@@ -82,7 +82,6 @@ void write_by_label(const choices& c, const std::string& label, printer& out) {
   for (const auto& v : values) {
     const auto found = analyse_of(v.inside);
     groups.push_back({label, v.value, {}, {}});
-    if (!c.a.writes()) continue;
     const auto path = c.a.out / v.folder;
     std::filesystem::create_directories(path);
     write_all(c, found, path, nullptr);
@@ -95,9 +94,8 @@ void write_by_label(const choices& c, const std::string& label, printer& out) {
       continue;
     }
     const auto others = analyse_of(values[i].others);
-    if (c.a.writes()) groups[i].outside = summary(others, "rest").groups;
+    groups[i].outside = summary(others, "rest").groups;
   }
-  if (!c.a.writes()) return;
   output_folder folder(c.a.out, c.a.figures);
   write_groups_csv(folder.table("groups.csv"), groups);
   print_groups(out, groups);
@@ -139,20 +137,17 @@ int main(int argc, char** argv) {
                  "in contexts.csv and a figure")
       .list();
   return run_main(argc, argv, app, a, [&] {
-    a.processes->begin([&] {
-      require_heads(a, c.heads);
-      options.components = c.details;
-      options.geometry_blocks = refit_errors || !label.empty() ? 10 : 0;
-      options = with_arguments(options, a);
-      qkgeom::require(!c.details || a.pairs == "all", "--details looks at all pairs, leave --pairs out");
-      if (!label.empty()) documents_by_label(a.captures, label);  // refuses a wrong label before the analysis
-    });
+    require_heads(a, c.heads);
+    options.components = c.details;
+    options.geometry_blocks = refit_errors || !label.empty() ? 10 : 0;
+    options = with_arguments(options, a);
+    qkgeom::require(!c.details || a.pairs == "all", "--details looks at all pairs, leave --pairs out");
+    if (!label.empty()) documents_by_label(a.captures, label);  // refuses a wrong label before the analysis
     printer out;
     const auto found = analyse_capture(a, options);
-    if (a.writes()) write_all(c, found, a.out, &out);
-    const auto contexts =
-        lengths.empty() ? std::vector<qkgeom::compared_model>{} : analyse_contexts(a, options, lengths);
-    if (!contexts.empty()) {
+    write_all(c, found, a.out, &out);
+    if (!lengths.empty()) {
+      const auto contexts = analyse_contexts(a, options, lengths);
       output_folder folder(a.out, a.figures);
       write_contexts(folder, contexts);
       print_contexts(out, contexts);

@@ -15,7 +15,6 @@ int main(int argc, char** argv) {
   add_threshold_arguments(app, options.pca.thresholds);
   return run_main(argc, argv, app, a, [&] {
     const auto found = analyse_capture(a, options);
-    if (!a.writes()) return;
     output_folder folder(a.out, a.figures);
     write_notes(folder, found);
     write_pca(folder, found, options.pca.thresholds);

@@ -19,10 +19,9 @@ int main(int argc, char** argv) {
   add_preset_arguments(app, preset);
   app.get_option("--preset").clears(a.figures).excludes(app.get_option("--device"));  // draws nothing, on the CPU alone
   return run_main(argc, argv, app, a, [&] {
-    if (!preset.name.empty()) return a.writes() ? run_preset(a, preset) : void();
-    a.processes->begin([&] { options = with_arguments(options, a); });
+    if (!preset.name.empty()) return run_preset(a, preset);
+    options = with_arguments(options, a);
     const auto found = analyse_capture(a, options);
-    if (!a.writes()) return;
     output_folder folder(a.out, a.figures);
     write_notes(folder, found);
     write_plasticity(folder, found);

@@ -18,11 +18,10 @@ int main(int argc, char** argv) {
       .one_of({"centroid", "top_eigenvector"})
       .shows_default();
   return run_main(argc, argv, app, a, [&] {
-    a.processes->begin([&] { require_heads(a, heads); });
+    require_heads(a, heads);
     qkgeom::analysis_options options{.plasticity = false};
     if (separation == "top_eigenvector") options.rotation.separation = qkgeom::separation_axis_kind::top_eigenvector;
     const auto found = analyse_capture(a, options);
-    if (!a.writes()) return;
     output_folder folder(a.out, a.figures);
     write_notes(folder, found);
     write_rotation(folder, found, heads);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <barrier>
-#include <condition_variable>
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -17,11 +16,9 @@ namespace qkgeom::test {
 /// Threads in place of processes: one `process_group` for each.
 class threads_as_processes {
  public:
-  /// `last_first`: of the first numbers that are dealt, the last process gets the first.
-  explicit threads_as_processes(int size, bool last_first = false)
-      : size_(size), first_takers_(last_first ? size : 0), texts_(size), barrier_(size), sent_(size) {}
+  explicit threads_as_processes(int size) : size_(size), texts_(size), barrier_(size), sent_(size) {}
 
-  /// What one process sent: texts by `gather`, `collect` and `broadcast`, their bytes, and reports of progress.
+  /// What one process sent: texts by `gather`, their bytes, and reports of progress.
   struct messages {
     index_t texts = 0, bytes = 0, progress = 0;
   };
@@ -47,18 +44,11 @@ class threads_as_processes {
       all_.barrier_.arrive_and_wait();
       return texts;
     }
-    void collect(const std::string& text, const std::function<void(const std::string&)>& take) override {
-      for (const auto& one : gather(text))
-        if (rank_ == 0) take(one);
-    }
-    std::string broadcast(const std::string& text) override { return gather(rank_ == 0 ? text : "")[0]; }
 
    protected:
     index_t next() override {
-      std::unique_lock lock(all_.mutex_);
-      all_.taken_.wait(lock, [&] { return all_.next_ >= all_.first_takers_ || all_.next_ + rank_ + 1 == all_.size_; });
+      const std::lock_guard lock(all_.mutex_);
       all_.taken_by_.push_back(rank_);
-      all_.taken_.notify_all();
       return all_.next_++;
     }
 
@@ -87,11 +77,10 @@ class threads_as_processes {
   const std::vector<messages>& sent() const { return sent_; }
 
  private:
-  int size_, first_takers_;
+  int size_;
   std::vector<std::string> texts_;
   std::barrier<> barrier_;
   std::mutex mutex_{};
-  std::condition_variable taken_{};
   index_t next_ = 0;
   std::vector<int> taken_by_{};
   std::vector<messages> sent_;

@@ -21,7 +21,6 @@ cat >"$work/conditions.json" <<'END'
 {"conditions": [{"name": "one less", "changes": [{"head": "0.1", "ablate": true}]}]}
 END
 for device in cuda cpu; do
-  on $device qkgeom-capture "${capture[@]}" --layers 0,3 --sampler all --analyse --out "$work/analysed-$device"
   for program in heads pca rotation plasticity; do
     on $device $program "$QKGEOM_SOURCE/tests/data/golden/long-bf16.safetensors" --no-figures --out "$work/$program-$device"
   done
@@ -31,7 +30,6 @@ for device in cuda cpu; do
   on $device qkgeom-evaluate --model "$data/lc-4096-to-8192-step-10" --jsonl "$data/heldout.jsonl" --examples 3 \
     --max-length 300 --distances 64 --trials 2 --conditions "$work/conditions.json" --out "$work/evaluated-$device"
 done
-same "$work/analysed-cuda" "$work/analysed-cpu" document_profile.csv
 same "$work/heads-cuda" "$work/heads-cpu" profile.csv heatmap.csv qk.csv rotated.csv
 same "$work/pca-cuda" "$work/pca-cpu" qk.csv
 same "$work/rotation-cuda" "$work/rotation-cpu" rotated.csv

@@ -55,8 +55,6 @@ def programs(page):
     rows["heads"] = (base + rows["heads"][0], figures)
     more = "heads, captures with --softmax --loss"
     rows[more] = (rows["heads"][0] + rows[more][0], figures + [f for f in rows[more][1] if f != "also"])
-    analysed = "qkgeom-capture --analyse"
-    rows[f"{analysed} --models-of CAPTURE"] = (rows[analysed][0] + rows[f"{analysed} --models-of CAPTURE"][0], [])
     rows["heads --group-by LABEL"] = (rows["heads"][0] + rows["heads --group-by LABEL"][0], figures)
     rows["heads --details"] = (rows["heads"][0] + rows["heads --details"][0], figures + ["decay", "later_keys"])
     actual = "what_if --actual CAPTURE"

@@ -16,11 +16,10 @@ take stage1-step-250 stage1-step-250
 take stage1-step-40 statistics --softmax --loss
 take stage1-step-40 moments --moments
 take stage1-step-40 untrained --untrained 1
-every=(--sampler all --statistics-bucket-size 16 --analyse --heatmap)
-take stage1-step-40 analysed "${every[@]}"
-take stage1-step-40 added "${every[@]}" --models-of "$work/moments"
-"$QKGEOM_BIN/heads" "$work/analysed" --out "$work/none" >"$work/log" 2>&1 && bad "heads reads rows where there are none"
-grep -q 'holds no rows; qkgeom-capture --analyse left tables' "$work/log" || bad "heads says of no rows: $(cat "$work/log")"
+printf '' >"$work/empty.txt"
+run qkgeom-capture --model "$model/stage1-step-40" --text "$work/empty.txt" --out "$work/empty"
+"$QKGEOM_BIN/heads" "$work/empty" --out "$work/none" >"$work/log" 2>&1 && bad "heads reads rows where there are none"
+grep -q 'this capture holds no rows' "$work/log" || bad "heads says of no rows: $(cat "$work/log")"
 capture=$work/stage1-step-40
 run pca "$capture" --out "$work/pca"
 run rotation "$capture" --out "$work/rotation"
@@ -64,7 +63,6 @@ described=(pca="$work/pca" rotation="$work/rotation" plasticity="$work/plasticit
            compare_models="$work/models" "plasticity --preset attention-plasticity=$work/preset"
            "export triattention=$work/planes" "export expected-attention=$work/expected" "export duo=$work/duo"
            drop_split="$work/drops" choose_heads="$work/choice" qkgeom-evaluate="$work/evaluation"
-           "qkgeom-capture --analyse=$work/analysed" "qkgeom-capture --analyse --models-of CAPTURE=$work/added"
            interventions="$work/effects" quantised_keys="$work/rounded" cache_losses="$work/losses" report="$work/report" training_dynamics="$work/dynamics")
 check() { python3 -B "$QKGEOM_SOURCE/tests/examples/formats_check.py" "$@"; }
 check "$page" "${described[@]}" || bad "docs/formats.md"

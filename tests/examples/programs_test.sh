@@ -46,6 +46,10 @@ for subject in Fit Gap 'Rotation planes' 'Decay theorem' 'Key buckets' 'Pair ter
   grep -qE "^  $subject: .*[0-9]" "$work/stdout" || bad "--details prints nothing of '$subject'"
 done
 
+refused 'this layer is not in the capture' heads "$data/long-f32.safetensors" --out "$work/refused" --layers 77
+OMPI_COMM_WORLD_SIZE=2 refused 'a launcher started 2' heads "$data/long-f32.safetensors" --out "$work/refused"
+[[ ! -e $work/refused ]] || bad "a run that is refused leaves its folder"
+
 # Drawn pairs differ from all pairs by about their sampling error and do not depend on the threads; all pairs have a
 # sampling error of 0. f64 arithmetic changes values by less than 1e-6, the query's position in its bucket by more.
 plasticity() { run plasticity "$data/long-f32.safetensors" --no-figures --out "$work/$1" --covariance joint "${@:2}"; }

@@ -3,10 +3,9 @@
 """Compares tables that a program wrote to two folders, once on the CPU and once on a GPU: the same lines with the same numbers
 of pairs and queries, and values that differ by at most a bound, which is relative where they are above 1.
 
-Usage: compare_tables.py FOLDER FOLDER TABLE...     document_profile.csv of `qkgeom-capture --analyse`, or profile.csv,
-                                                    heatmap.csv, qk.csv, rotated.csv, softmax.csv, softmax_distance.csv of
-                                                    `heads`; condition_loss.csv, condition_probes.csv of
-                                                    `qkgeom-evaluate`
+Usage: compare_tables.py FOLDER FOLDER TABLE...     profile.csv, heatmap.csv, qk.csv, rotated.csv, softmax.csv,
+                                                    softmax_distance.csv of `heads`; condition_loss.csv,
+                                                    condition_probes.csv of `qkgeom-evaluate`
 Prints the largest differences. Exit status 1 if one is above its bound, or other lines are there.
 """
 import csv
@@ -18,7 +17,6 @@ PROFILE = ("layer", "q_head", "q_bucket", "start", "end", "pairs", "queries")
 # Table: columns that say which line it is, columns that are compared (None: all others), bound. A score of an observed
 # query that is rounded the other way moves a small bucket by more than f32 arithmetic does.
 TABLES = {
-    "document_profile.csv": (("document", *PROFILE), ("plasticity",), lambda line: 1e-4),
     "profile.csv": ((*PROFILE, "covariance"), ("plasticity",),
                     lambda line: 1e-4 if line["covariance"] == "empirical" else 1e-5),
     "heatmap.csv": (("layer", "q_head", "key_distance", "query_distance", "pairs"), ("plasticity",), lambda line: 1e-5),

@@ -28,8 +28,8 @@ TEST(prepared_layer, gives_what_its_view_gives_in_either_order_of_keys) {
   const auto layer = as_layer(c.rows.view());
   const std::vector models{c.model(ctx, covariance_kind::joint)};
   observed_queries<double> observed(models[0].buckets, 4096, 0);
-  observed.add(ctx, layer);
-  const auto queries = observed.take(ctx);
+  observed.add(layer);
+  const auto queries = observed.take();
   prepared_layer prepared(ctx, layer);
   for (const bool across : {false, true, false}) {
     const all_pairs pairs{.across_documents = across};

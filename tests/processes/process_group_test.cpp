@@ -62,11 +62,7 @@ TEST(process_group, alone_it_passes_everything_through) {
   process_group alone;
   EXPECT_QKGEOM_ERROR("as it is", alone.begin([] { fail("as it is"); }));
   EXPECT_THAT(alone.gather("a"), ElementsAre("a"));
-  EXPECT_EQ(alone.broadcast("b"), "b");
   EXPECT_EQ(alone.passed(3), 3);
-  std::vector<std::string> taken;
-  alone.collect("c", [&](const std::string& text) { taken.push_back(text); });
-  EXPECT_THAT(taken, ElementsAre("c"));
   std::vector<index_t> dealt;
   for (int i = 0; i < 2; ++i)
     alone.deal(

@@ -19,10 +19,8 @@
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/report/csv/head_csv.hpp"
-#include "qkgeom/report/document_analysis.hpp"
 #include "qkgeom/study/trajectory.hpp"
 #include "tests/common/refusal.hpp"
-#include "tests/common/threads_as_processes.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace {
@@ -139,67 +137,6 @@ TEST_F(analysis_of_captures, shards_and_captures_of_the_same_documents_give_the_
     expect_same(analyse(ctx, capture::open(folder / "shards"), options), whole, 1e-7);
     expect_same(analyse(ctx, capture_set::open({folder / "a", folder / "b"}), options), whole, 1e-7);
   }
-}
-
-TEST_F(analysis_of_captures, by_several_processes_gives_every_bit_of_one_process) {
-  write(folder / "shards", 0, 12, 5);
-  const auto source = capture_set::open({folder / "shards"});
-  analysis_options options;
-  options.components = true;
-  options.geometry_blocks = 4;
-  const auto whole = analyse(ctx, source, options);
-  const std::string bytes = bytes_of(whole.heads);
-  for (const int n : {1, 2, 3}) {
-    test::threads_as_processes processes(n, true);
-    std::vector<model_report> reports(2);
-    std::vector<index_t> shown(n);
-    const auto errors = processes.run([&](process_group& group) {
-      cpu_context own{{.threads = 1}};
-      for (auto& report : reports) {  // one analysis after the other
-        auto found = analyse(
-            own, source, options, [&](index_t heads) { shown[group.rank()] += heads; }, group);
-        if (group.rank() == 0)
-          report = std::move(found);
-        else
-          EXPECT_TRUE(found.heads.empty());
-      }
-    });
-    EXPECT_THAT(errors, testing::Each(testing::IsEmpty()));
-    for (const auto& report : reports) {
-      EXPECT_EQ(bytes_of(report.heads), bytes);
-      EXPECT_EQ(report.notes, whole.notes);
-      EXPECT_EQ(report.buckets.edges(), whole.buckets.edges());
-    }
-  }
-  options.heads = {{1, 0}};
-  options.bucket_edges = {1000, 2000};
-  test::threads_as_processes processes(2);
-  EXPECT_THAT(processes.run([&](process_group& group) {
-    cpu_context own{{.threads = 1}};
-    analyse(
-        own, source, options, [](index_t) {}, group);
-  }),
-              testing::Each(testing::HasSubstr("must begin within the context")));
-}
-
-TEST_F(analysis_of_captures, reports_as_bytes_are_the_same_reports) {
-  write(folder / "one", 0, 12, 12);
-  analysis_options options;
-  options.components = true;
-  options.geometry_blocks = 4;
-  const auto heads = analyse(ctx, capture_set::open({folder / "one"}), options).heads;
-  const auto bytes = bytes_of(heads);
-  const auto back = from_bytes<std::vector<head_report>>(bytes);
-  EXPECT_EQ(bytes_of(back), bytes);
-  ASSERT_EQ(back.size(), 2u);
-  EXPECT_EQ(back[1].window, 128);
-  EXPECT_EQ(back[0].profiles[1].covariance, "joint");
-  EXPECT_EQ(back[0].empirical->covariance, "empirical");
-  EXPECT_EQ(back[0].geometry.without.size(), 4u);
-  EXPECT_EQ(back[0].profiles[0].heatmap.terms.sum, heads[0].profiles[0].heatmap.terms.sum);
-  for (const std::size_t n : {std::size_t{0}, std::size_t{7}, bytes.size() / 2, bytes.size() - 1})
-    EXPECT_THROW(from_bytes<std::vector<head_report>>(bytes.substr(0, n)), error) << n;
-  EXPECT_THROW(from_bytes<std::vector<head_report>>(bytes + 'x'), error);
 }
 
 /// Moments of documents [first, last) as a capture beside its rows: here of other rows than the capture's, so that
@@ -467,29 +404,6 @@ TEST(analyse, slopes_per_context_are_of_the_context_that_the_options_name) {
   };
   EXPECT_DOUBLE_EQ(bias(0).second, context * bias(0).first);
   EXPECT_DOUBLE_EQ(bias(1000).second, 1000 * bias(0).first);
-}
-
-TEST(document_analysis, keeps_what_it_was_made_with) {
-  cpu_context ctx{{.threads = 1}};
-  const auto rows = plant<float>({.dim = dim, .context_length = context, .documents = 1, .rows = 60, .seed = 5});
-  std::vector<std::int32_t> position(60), document(60);
-  std::iota(position.begin(), position.end(), 0);
-  auto layer = as_layer(rows.view());
-  layer.q_position = layer.k_position = {position.data(), 60};
-  layer.q_document = layer.k_document = {document.data(), 60};
-  // Everything but the context is a temporary.
-  auto analysis = std::make_unique<document_analysis<cpu_context, float>>(
-      ctx, analysed_layer{{3, true, {0}, {0}}, {0}, {}}, uniform_buckets{16}.edges(64), 64,
-      analysis_options{.covariances = {covariance_kind::joint}, .empirical = false, .heatmap = false});
-  analysis->add_queries(layer.q, 0, layer.q_position);
-  const auto found = analysis->finish(layer.k, layer.k_position, layer.k_document);
-  const auto want = analyse_layer(ctx, layer, {3, true, {0}, {0}}, uniform_buckets{16}.edges(64), 64,
-                                  {.covariances = {covariance_kind::joint}, .empirical = false, .heatmap = false});
-  ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(found[0].layer, 3);
-  ASSERT_EQ(found[0].profiles.size(), 1u);
-  for (std::size_t b = 1; b < 4; ++b)
-    EXPECT_EQ(found[0].profiles[0].buckets[b].plasticity, want[0].profiles[0].buckets[b].plasticity);
 }
 
 TEST_F(analysis_of_captures, documents_that_no_shard_holds_are_refused) {

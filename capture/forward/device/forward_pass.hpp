@@ -34,7 +34,6 @@ class device_forward_pass : public forward_pass {
         heads_(m.memory(), 0),
         places_(m.memory(), 0),
         positions_(m.memory(), 0),
-        zeros_(m.memory(), 0),
         gathered_(m.memory(), 0) {}
 
   /// Adds a receiver of rows on the device to all later runs, besides their sinks on the host.
@@ -63,22 +62,6 @@ class device_forward_pass : public forward_pass {
     };
     consumer.keys = [this, &store](std::size_t i, index_t layer, view) {
       if (const auto asked = store.measured(layer)) store.add(i, layer, softmax_.finish(*asked));
-    };
-    add_consumer(std::move(consumer));
-  }
-
-  /// Feeds the analyses of every document, of rows as they enter the attention, where they lie: queries chunk by chunk,
-  /// then the keys of the document. `found` is a `live_analysis_on` of T in this memory, and lives as long as the
-  /// runs.
-  template <class Analyses>
-  void analyse(Analyses& found) {
-    device_sinks<T, space> consumer;
-    consumer.attended = [this, &found](std::size_t i, index_t layer, index_t first, view q, view) {
-      found.add_queries(i, layer, first, q, positions(first, q.rows));
-    };
-    consumer.keys = [this, &found](std::size_t i, index_t layer, view k) {
-      if (zeros_.size() < k.rows) zeros_.set(std::vector<std::int32_t>(k.rows));
-      found.finish(i, layer, k, positions(0, k.rows), {zeros_.data(), k.rows});
     };
     add_consumer(std::move(consumer));
   }
@@ -223,7 +206,7 @@ class device_forward_pass : public forward_pass {
   std::vector<device_sinks<T, space>> consumers_;
   host_copy rows_, attended_, chosen_;
   row_choice choice_;
-  buffer<std::int32_t, typename Device::memory_type> heads_, places_, positions_, zeros_;
+  buffer<std::int32_t, typename Device::memory_type> heads_, places_, positions_;
   buffer<T, typename Device::memory_type> gathered_;
   std::vector<T> staged_;
 };

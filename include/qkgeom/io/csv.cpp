@@ -147,15 +147,9 @@ std::string csv_writer::quoted(std::string_view text) {
   return in_quotes + '"';
 }
 
-void csv_writer::put(std::string_view text) {
+csv_writer& csv_writer::append(std::string_view text) {
   if (fields_++ > 0) line_ += ',';
   line_ += text;
-}
-
-csv_writer& csv_writer::append(std::string_view text) {
-  if (fields_ == 0)
-    for (const auto& field : first_fields_) put(quoted(field));
-  put(text);
   return *this;
 }
 

@@ -72,10 +72,7 @@ class csv_writer {
  public:
   csv_writer(const std::filesystem::path& path, std::vector<std::string> columns);
 
-  /// Fills the first columns of every further row.
-  void begin_rows_with(std::vector<std::string> fields) { first_fields_ = std::move(fields); }
-
-  /// Writes one row: a field for each column that `begin_rows_with` does not fill.
+  /// Writes one row: a field for each column.
   template <class... Fields>
   void row(const Fields&... fields) {
     (add(fields), ...);
@@ -102,11 +99,10 @@ class csv_writer {
 
  private:
   static std::string quoted(std::string_view text);
-  void put(std::string_view text);
   csv_writer& append(std::string_view text);
 
   atomic_file file_;
-  std::vector<std::string> columns_, first_fields_{};
+  std::vector<std::string> columns_;
   std::string line_;
   std::size_t fields_ = 0, rows_ = 0;  // row 0 is the header
 };

@@ -7,7 +7,6 @@
 
 #include "qkgeom/context/context.hpp"
 #include "qkgeom/context/pair_problem.hpp"
-#include "qkgeom/context/spread_rows.hpp"
 #include "qkgeom/core/buckets.hpp"
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/core/head.hpp"
@@ -20,20 +19,11 @@ QKGEOM_INLINE keys_by_document order_keys_by_document(const vector_view<const st
                                                       const vector_view<const std::int32_t>& document,
                                                       bool across_documents);
 
-/// The keys of a layer in the memory of any context. Where documents are spread over processes they are the keys of
-/// all, with row -1 for those of another process.
+/// Orders the keys of a layer in the memory of any context.
 template <context Context, class T, memory_space S>
 keys_by_document order_keys_by_document(Context& ctx, const layer_view<T, S>& layer, bool across_documents) {
   const auto position = ctx.host_copy(layer.k_position), document = ctx.host_copy(layer.k_document);
-  if constexpr (spreads_documents<Context>) {
-    const auto all = ctx.rows_of_all("k", position.view(), document.view());
-    const auto n = static_cast<index_t>(all.row.size());
-    auto keys = order_keys_by_document({all.position.data(), n}, {all.document.data(), n}, across_documents);
-    for (auto& row : keys.row) row = all.row[row];
-    return keys;
-  } else {
-    return order_keys_by_document(position.view(), document.view(), across_documents);
-  }
+  return order_keys_by_document(position.view(), document.view(), across_documents);
 }
 
 /// Keys whose groups hold the keys of one document and one key bucket.

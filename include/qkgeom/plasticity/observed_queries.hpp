@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "qkgeom/context/context.hpp"
-#include "qkgeom/context/spread_rows.hpp"
 #include "qkgeom/core/buckets.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/head.hpp"
@@ -33,27 +32,23 @@ class observed_queries {
   void add(const layer_view<T>& layer) {
     require(choice_.seen() == 0 || (layer.q.heads == heads_ && layer.q.dim == dim_),
             "observed queries: the shards of a layer must have the same heads and head size");
-    add(layer, nullptr, layer.q.rows);
-  }
-
-  /// The same, where documents are spread over processes: `take(ctx)` chooses among the rows of all, which count by
-  /// document ascending.
-  template <context Context>
-  void add(Context& ctx, const layer_view<T>& layer) {
-    if constexpr (spreads_documents<Context>) {
-      const auto all = ctx.rows_of_all("q", layer.q_position, layer.q_document);
-      std::vector<index_t> number(layer.q.rows);
-      for (std::size_t i = 0; i < all.row.size(); ++i)
-        if (all.row[i] >= 0) number[all.row[i]] = static_cast<index_t>(i);
-      add(layer, &number, static_cast<index_t>(all.row.size()));
-    } else {
-      add(layer);
-    }
+    const auto& q = layer.q;
+    heads_ = q.heads;
+    dim_ = q.dim;
+    choice_.add(layer.q_position, [&](index_t i, std::vector<std::byte>& values) {
+      for (index_t h = 0; h < q.heads; ++h) {
+        const std::span row(q.head(h).row(i), static_cast<std::size_t>(q.dim));
+        require(std::all_of(row.begin(), row.end(), [](T x) { return std::isfinite(static_cast<double>(x)); }),
+                "observed queries: row ", choice_.seen() + i, " of q is not finite");
+        const auto bytes = std::as_bytes(row);
+        values.insert(values.end(), bytes.begin(), bytes.end());
+      }
+    });
   }
 
   /// Adds the next rows of the layer by position alone: chooses the same rows and keeps no values.
   void add_positions(const vector_view<const std::int32_t>& position) {
-    choice_.add(position, nullptr, position.size, [](index_t, std::vector<std::byte>&) {});
+    choice_.add(position, [](index_t, std::vector<std::byte>&) {});
   }
 
   /// The chosen rows (n, heads, d), by bucket, then row number. Movable only, since `q` views `values`.
@@ -88,30 +83,9 @@ class observed_queries {
     out.q = {out.values.data(), n, heads_, dim_, heads_ * dim_, dim_};
     return out;
   }
-  /// The same for rows added with `ctx`.
-  template <context Context>
-  rows take(Context& ctx) {
-    if constexpr (spreads_documents<Context>) choice_.choose_among_all(ctx);
-    return take();
-  }
   const bucket_edges& edges() const { return choice_.edges(); }
 
  private:
-  void add(const layer_view<T>& layer, const std::vector<index_t>* number, index_t rows_of_all) {
-    const auto& q = layer.q;
-    heads_ = q.heads;
-    dim_ = q.dim;
-    choice_.add(layer.q_position, number, rows_of_all, [&](index_t i, std::vector<std::byte>& values) {
-      for (index_t h = 0; h < q.heads; ++h) {
-        const std::span row(q.head(h).row(i), static_cast<std::size_t>(q.dim));
-        require(std::all_of(row.begin(), row.end(), [](T x) { return std::isfinite(static_cast<double>(x)); }),
-                "observed queries: row ", choice_.seen() + i, " of q is not finite");
-        const auto bytes = std::as_bytes(row);
-        values.insert(values.end(), bytes.begin(), bytes.end());
-      }
-    });
-  }
-
   detail::query_choice choice_;
   index_t heads_ = 0, dim_ = 0;
 };

@@ -19,7 +19,7 @@ class group_error : public error {
 };
 
 /// The processes that do one piece of work together, by default this one alone. All of them call `wait`, `gather`,
-/// `collect`, `broadcast`, `begin`, `agree` and `deal`, in the same order.
+/// `begin`, `agree` and `deal`, in the same order.
 class process_group {
  public:
   process_group() = default;
@@ -41,10 +41,6 @@ class process_group {
   }
   /// The texts of all processes, by rank.
   virtual std::vector<std::string> gather(const std::string& text) { return {text}; }
-  /// On rank 0: calls take(text) for the text of each process, by rank, and holds one at a time. Others send theirs.
-  virtual void collect(const std::string& text, const std::function<void(const std::string&)>& take) { take(text); }
-  /// The text of rank 0.
-  virtual std::string broadcast(const std::string& text) { return text; }
 
   /// Calls f. What it throws on some process is thrown on all as a `group_error`; alone it passes through.
   void begin(const std::function<void()>& f) {

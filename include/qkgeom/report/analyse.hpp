@@ -12,7 +12,6 @@
 #include "qkgeom/core/budget.hpp"
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/io/capture_set.hpp"
-#include "qkgeom/processes/process_group.hpp"
 #include "qkgeom/report/analyse_layer.hpp"
 
 namespace qkgeom {
@@ -78,19 +77,8 @@ inline void require_rows(const captured_layer& layer, index_t queries, index_t k
 /// captures hold moments of every token, these count, and the rows serve for pairs of keys and for the observed
 /// queries. `progress(heads)` is called after each layer with the number of its query heads. Throws `error` naming
 /// tensor and row where a row is not finite.
-///
-/// The processes of `group` deal the layers among them. Rank 0 then has the report that one process has, to the last
-/// bit, and hears of everyone's progress; that of others names no heads.
 template <context Context, class Progress>
-model_report analyse(Context& ctx, const capture_set& source, analysis_options options, Progress&& progress,
-                     process_group& group);
-
-/// The same by this process alone.
-template <context Context, class Progress>
-model_report analyse(Context& ctx, const capture_set& source, const analysis_options& options, Progress&& progress) {
-  process_group alone;
-  return analyse(ctx, source, options, progress, alone);
-}
+model_report analyse(Context& ctx, const capture_set& source, analysis_options options, Progress&& progress);
 
 /// The same without progress.
 template <context Context>

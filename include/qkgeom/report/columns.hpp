@@ -19,44 +19,43 @@ struct head_column {
 /// A number of the rotation and its column's name.
 struct rotation_number {
   const char* name;
-  double& (*in)(rotation_result&);
-  double of(const rotation_result& r) const { return in(const_cast<rotation_result&>(r)); }
+  double (*of)(const rotation_result&);
 };
 /// All of them, in the order of the columns.
 inline constexpr rotation_number rotation_numbers[] = {
-    {"r_q_a", [](rotation_result& r) -> double& { return r.q.r; }},
-    {"r_k_a", [](rotation_result& r) -> double& { return r.k.r; }},
-    {"alpha_q", [](rotation_result& r) -> double& { return r.q.alpha; }},
-    {"alpha_k", [](rotation_result& r) -> double& { return r.k.alpha; }},
-    {"mu_q_a", [](rotation_result& r) -> double& { return r.q.mu; }},
-    {"mu_k_a", [](rotation_result& r) -> double& { return r.k.mu; }},
-    {"mu_q_b", [](rotation_result& r) -> double& { return r.q.mu_b; }},
-    {"mu_k_b", [](rotation_result& r) -> double& { return r.k.mu_b; }},
-    {"bias_strength", [](rotation_result& r) -> double& { return r.bias.strength; }},
-    {"separation_strength", [](rotation_result& r) -> double& { return r.separation_strength; }},
-    {"content_var_b", [](rotation_result& r) -> double& { return r.content_var_b; }},
-    {"var_frac_a", [](rotation_result& r) -> double& { return r.var_frac_a; }},
-    {"var_frac_b", [](rotation_result& r) -> double& { return r.var_frac_b; }},
-    {"plane_var_fraction", [](rotation_result& r) -> double& { return r.plane_var_fraction; }},
-    {"residual_pos_r", [](rotation_result& r) -> double& { return r.residual_pos_r; }},
-    {"alpha_k_b", [](rotation_result& r) -> double& { return r.bias.alpha_k_b; }},
-    {"bias_strength_b", [](rotation_result& r) -> double& { return r.bias.strength_b; }},
-    {"cos_a_beta_q", [](rotation_result& r) -> double& { return r.q.cos_a_beta; }},
-    {"cos_a_beta_k", [](rotation_result& r) -> double& { return r.k.cos_a_beta; }},
-    {"q_drift_off_a", [](rotation_result& r) -> double& { return r.q.drift_off_a; }},
-    {"k_drift_off_a", [](rotation_result& r) -> double& { return r.k.drift_off_a; }},
-    {"alpha_q_context", [](rotation_result& r) -> double& { return r.q.alpha_context; }},
-    {"alpha_k_context", [](rotation_result& r) -> double& { return r.k.alpha_context; }},
-    {"bias_context", [](rotation_result& r) -> double& { return r.bias.context; }},
-    {"alpha_k_b_context", [](rotation_result& r) -> double& { return r.bias.alpha_k_b_context; }},
-    {"bias_b_context", [](rotation_result& r) -> double& { return r.bias.context_b; }},
-    {"score_sd", [](rotation_result& r) -> double& { return r.score_sd; }},
-    {"score_sd_mean_query", [](rotation_result& r) -> double& { return r.score_sd_mean_query; }},
-    {"bias_context_in_sd", [](rotation_result& r) -> double& { return r.bias.context_in_sd; }},
-    {"bias_context_in_sd_mean_query", [](rotation_result& r) -> double& { return r.bias.context_in_sd_mean_query; }},
-    {"bias_strength_logits", [](rotation_result& r) -> double& { return r.bias.strength_logits; }},
-    {"bias_context_logits", [](rotation_result& r) -> double& { return r.bias.context_logits; }},
-    {"score_sd_logits", [](rotation_result& r) -> double& { return r.score_sd_logits; }}};
+    {"r_q_a", [](const rotation_result& r) { return r.q.r; }},
+    {"r_k_a", [](const rotation_result& r) { return r.k.r; }},
+    {"alpha_q", [](const rotation_result& r) { return r.q.alpha; }},
+    {"alpha_k", [](const rotation_result& r) { return r.k.alpha; }},
+    {"mu_q_a", [](const rotation_result& r) { return r.q.mu; }},
+    {"mu_k_a", [](const rotation_result& r) { return r.k.mu; }},
+    {"mu_q_b", [](const rotation_result& r) { return r.q.mu_b; }},
+    {"mu_k_b", [](const rotation_result& r) { return r.k.mu_b; }},
+    {"bias_strength", [](const rotation_result& r) { return r.bias.strength; }},
+    {"separation_strength", [](const rotation_result& r) { return r.separation_strength; }},
+    {"content_var_b", [](const rotation_result& r) { return r.content_var_b; }},
+    {"var_frac_a", [](const rotation_result& r) { return r.var_frac_a; }},
+    {"var_frac_b", [](const rotation_result& r) { return r.var_frac_b; }},
+    {"plane_var_fraction", [](const rotation_result& r) { return r.plane_var_fraction; }},
+    {"residual_pos_r", [](const rotation_result& r) { return r.residual_pos_r; }},
+    {"alpha_k_b", [](const rotation_result& r) { return r.bias.alpha_k_b; }},
+    {"bias_strength_b", [](const rotation_result& r) { return r.bias.strength_b; }},
+    {"cos_a_beta_q", [](const rotation_result& r) { return r.q.cos_a_beta; }},
+    {"cos_a_beta_k", [](const rotation_result& r) { return r.k.cos_a_beta; }},
+    {"q_drift_off_a", [](const rotation_result& r) { return r.q.drift_off_a; }},
+    {"k_drift_off_a", [](const rotation_result& r) { return r.k.drift_off_a; }},
+    {"alpha_q_context", [](const rotation_result& r) { return r.q.alpha_context; }},
+    {"alpha_k_context", [](const rotation_result& r) { return r.k.alpha_context; }},
+    {"bias_context", [](const rotation_result& r) { return r.bias.context; }},
+    {"alpha_k_b_context", [](const rotation_result& r) { return r.bias.alpha_k_b_context; }},
+    {"bias_b_context", [](const rotation_result& r) { return r.bias.context_b; }},
+    {"score_sd", [](const rotation_result& r) { return r.score_sd; }},
+    {"score_sd_mean_query", [](const rotation_result& r) { return r.score_sd_mean_query; }},
+    {"bias_context_in_sd", [](const rotation_result& r) { return r.bias.context_in_sd; }},
+    {"bias_context_in_sd_mean_query", [](const rotation_result& r) { return r.bias.context_in_sd_mean_query; }},
+    {"bias_strength_logits", [](const rotation_result& r) { return r.bias.strength_logits; }},
+    {"bias_context_logits", [](const rotation_result& r) { return r.bias.context_logits; }},
+    {"score_sd_logits", [](const rotation_result& r) { return r.score_sd_logits; }}};
 
 /// The numbers of the rotation.
 QKGEOM_INLINE const std::vector<head_column>& rotation_columns();

@@ -7,8 +7,6 @@
 #include <vector>
 
 #include "qkgeom/context/context.hpp"
-#include "qkgeom/context/result_bytes.hpp"
-#include "qkgeom/context/spread_rows.hpp"
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/stats/detail/document_moments.hpp"
 #include "qkgeom/stats/moments.hpp"
@@ -38,18 +36,14 @@ inline document_blocks blocks_of(std::vector<std::int32_t> ids, index_t max_bloc
   return {std::move(ids), count};
 }
 
-/// Appends the documents of a layer's queries and keys to `ids`, possibly with repetitions; those of all processes
-/// where documents are spread.
+/// Appends the documents of a layer's queries and keys to `ids`, possibly with repetitions.
 template <context Context, class T, memory_space S>
 void add_documents(Context& ctx, const layer_view<T, S>& layer, std::vector<std::int32_t>& ids) {
-  std::vector<std::int32_t> own;
   for (const auto* side : {&layer.q_document, &layer.k_document}) {
     const auto documents = ctx.host_copy(*side);
     for (const std::int32_t id : documents.view())
-      if (own.empty() || own.back() != id) own.push_back(id);
+      if (ids.empty() || ids.back() != id) ids.push_back(id);
   }
-  if constexpr (spreads_documents<Context>) own = ctx.of_all(own);
-  ids.insert(ids.end(), own.begin(), own.end());
 }
 
 /// The documents of a layer's queries and keys in at most `max_blocks` blocks.
@@ -70,13 +64,6 @@ struct block_moments {
     return {row_moments::zero(dim, scatter_kind::full), std::vector<double>(dim * dim), 0};
   }
 };
-
-/// Members, for `bytes_of`.
-template <class F>
-void with_members(some<block_moments> auto& x, const F& f) {
-  auto& [rows, differences, pairs] = x;
-  f(rows, differences, pairs);
-}
 
 /// Adds another block's rows and pairs; no document may be in both.
 inline void merge(block_moments& into, const block_moments& from) {
@@ -101,29 +88,6 @@ inline block_moments block_of_document(const row_moments& m) {
   return {m, dense::scaled(m.xx, count), 0.5 * count * (count - 1)};
 }
 
-/// `moments_by_block` where documents are spread over processes: of all of them, on each process.
-template <spreads_documents Context, class T, memory_space S>
-std::vector<std::vector<block_moments>> spread_moments_by_block(Context& ctx, const char* side,
-                                                                const tensor_view<T, S>& x,
-                                                                const vector_view<const std::int32_t, S>& position,
-                                                                const vector_view<const std::int32_t, S>& document,
-                                                                const document_blocks& blocks) {
-  const auto of_document = [](const std::vector<side_moments>& heads) {
-    std::vector<block_moments> all;
-    for (const auto& m : heads) all.push_back(block_of_document(m.total));
-    return all;
-  };
-  const auto merge_heads = [](std::vector<block_moments>& into, const std::vector<block_moments>& from) {
-    for (std::size_t h = 0; h < into.size(); ++h) merge(into[h], from[h]);
-  };
-  auto found = ctx.merged_by_block(side, x, position, document, blocks.count, blocks, of_document, merge_heads);
-  std::vector<std::vector<block_moments>> result(x.heads,
-                                                 std::vector<block_moments>(blocks.count, block_moments::zero(x.dim)));
-  for (std::size_t b = 0; b < found.size(); ++b)
-    for (index_t h = 0; h < x.heads && found[b]; ++h) result[h][b] = std::move((*found[b])[h]);
-  return result;
-}
-
 }  // namespace detail
 
 /// Moments per head and block of documents, (heads)(blocks), of one side's rows x (n, heads, d) with their token
@@ -133,8 +97,6 @@ std::vector<std::vector<block_moments>> moments_by_block(Context& ctx, const cha
                                                          const vector_view<const std::int32_t, S>& position,
                                                          const vector_view<const std::int32_t, S>& document,
                                                          const document_blocks& blocks) {
-  if constexpr (spreads_documents<Context>)
-    return detail::spread_moments_by_block(ctx, side, x, position, document, blocks);
   constexpr index_t documents_at_once = 32;
   std::vector<std::vector<block_moments>> result(x.heads,
                                                  std::vector<block_moments>(blocks.count, block_moments::zero(x.dim)));

@@ -52,12 +52,10 @@ layer_moments accumulate(Context& ctx, const layer_view<T, S>& layer, const Buck
                              ? options.context_length
                              : std::max(detail::length_of(q_position.view()), detail::length_of(k_position.view()));
   layer_moments m{buckets.edges(length), {}, {}, layer.key_of_query};
-  m.q =
-      detail::moments_of_side(ctx, "q", layer.q, layer.q_position, detail::bucket_of_rows(m.buckets, q_position.view()),
-                              m.buckets.count(), options.q_bucket, layer.q_document);
-  m.k =
-      detail::moments_of_side(ctx, "k", layer.k, layer.k_position, detail::bucket_of_rows(m.buckets, k_position.view()),
-                              m.buckets.count(), options.k_bucket, layer.k_document);
+  m.q = ctx.moments("q", layer.q, layer.q_position, detail::bucket_of_rows(m.buckets, q_position.view()),
+                    m.buckets.count(), options.q_bucket);
+  m.k = ctx.moments("k", layer.k, layer.k_position, detail::bucket_of_rows(m.buckets, k_position.view()),
+                    m.buckets.count(), options.k_bucket);
   detail::check_sizes("q", m.q);
   detail::check_sizes("k", m.k);
   return m;

@@ -60,7 +60,7 @@ std::vector<author_head> author_layer(Context& ctx, const layer_view<T>& layer, 
                                       const bucket_edges& buckets, const author_options& options = {});
 
 /// The same for every head of `source`, a capture or a set of them. `progress(heads)` is called after each layer with
-/// the number of its query heads. On a context that spreads documents, `source` holds those of this process alone.
+/// the number of its query heads.
 template <context Context, class Source, class Progress>
 std::vector<author_head> author_analysis(Context& ctx, const Source& source, const bucket_edges& buckets,
                                          const author_options& options, Progress&& progress);

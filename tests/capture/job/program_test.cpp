@@ -182,55 +182,5 @@ TEST_F(capture_program, an_unfinished_capture_is_continued_only_with_resume_and_
   EXPECT_THAT(refused(capture_to("o", true)), HasSubstr("other documents"));
 }
 
-TEST_F(capture_program, analyses_every_token_and_leaves_tables) {
-  write_documents(2);
-  const auto to = [&](const std::string& out, const std::vector<std::string>& more) {
-    std::vector<std::string> a{"--model",   data + "/stage1-step-1000",
-                               "--jsonl",   (folder / "documents.jsonl").string(),
-                               "--out",     (folder / out).string(),
-                               "--threads", "2",
-                               "--heads",   "6",
-                               "--sampler", "all",
-                               "--analyse", "--max-length",
-                               "256"};
-    a.insert(a.end(), more.begin(), more.end());
-    return a;
-  };
-  // Buckets of 16 tokens, and the keys before each; two documents, six heads, two query models.
-  double pairs = 0;
-  for (int b = 0; b < 16; ++b) pairs += 16 * b * (16 * b - 1) / 2.0;
-  ASSERT_EQ(run(to("o", {"--plan"})), 0) << log();
-  char counted[32];
-  std::snprintf(counted, sizeof counted, "%.2e pairs of keys", pairs * 2 * 6 * 2);
-  EXPECT_THAT(log(), HasSubstr(counted));
-  EXPECT_THAT(log(), HasSubstr("pairs per second, measured now"));
-  EXPECT_THAT(log(), HasSubstr("rows         0 of queries, 0 of keys"));
-
-  ASSERT_EQ(run(to("undisturbed", {})), 0) << log();
-  EXPECT_THAT(log(), HasSubstr("; 0 rows in 1 shards"));
-  const auto expected = test::contents_of(folder / "undisturbed");
-  EXPECT_EQ(expected.size(), 2u + 6u);
-  // The disk fills when the capture is complete and its tables are written.
-  rlim_t limit = 0, largest = 0;
-  for (const auto& [name, bytes] : expected)
-    (name.ends_with(".csv") ? largest : limit) =
-        std::max<rlim_t>(name.ends_with(".csv") ? largest : limit, bytes.size());
-  ASSERT_GT(largest, limit);
-  EXPECT_THAT(refused(to("o", {}), {.file_size = limit}), HasSubstr(".csv: File too large"));
-  for (const auto& [name, bytes] : test::contents_of(folder / "o")) EXPECT_EQ(expected.at(name), bytes) << name;
-  ASSERT_EQ(run(to("o", {"--resume"})), 0) << log();
-  EXPECT_THAT(log(), HasSubstr("is already complete: 0 rows in 1 shards"));
-  EXPECT_EQ(test::contents_of(folder / "o"), expected);
-
-  EXPECT_THAT(refused(to("p", {"--covariance", "best"})), HasSubstr("not 'best'"));
-  EXPECT_THAT(refused(to("p", {"--pre-rope"})), HasSubstr("--analyse without --pre-rope"));
-  EXPECT_THAT(refused(to("p", {"--models-of", (folder / "o").string()})),
-              HasSubstr("it holds no moments of every token"));
-  auto without = to("p", {"--heatmap"});
-  without.erase(std::find(without.begin(), without.end(), "--analyse"));
-  EXPECT_THAT(refused(without), HasSubstr("--heatmap requires --analyse"));
-  EXPECT_FALSE(fs::exists(folder / "p"));
-}
-
 }  // namespace
 }  // namespace qkgeom

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/context/spread_rows.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/geometry/complement.hpp"
 #include "qkgeom/geometry/detail/fourier.hpp"
@@ -251,9 +250,6 @@ std::vector<complement_result> complement_planes(Context& ctx, const layer_view<
                                                  const layer_moments& moments,
                                                  const std::vector<rotation_result>& planes,
                                                  const complement_options& options) {
-  if constexpr (spreads_documents<Context>)
-    return ctx.on_all_rows(
-        layer, [&](auto& own, const auto& all) { return complement_planes(own, all, moments, planes, options); });
   check_shapes(layer);
   check_moments("complement_planes", moments, layer);
   require(options.permutations >= 1, "complement_planes: permutations must be at least 1, not ", options.permutations);

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/context/spread_rows.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/component_weights.hpp"
@@ -140,10 +139,6 @@ template <context Context, class T>
 std::vector<fit_checks_result> fit_checks(Context& ctx, const std::vector<row_moments>& query_moments,
                                           const layer_view<T, memory_space::host>& layer,
                                           std::vector<std::vector<double>> signs, const fit_check_options& options) {
-  if constexpr (spreads_documents<Context>)
-    return ctx.on_all_rows(layer, [&](auto& own, const auto& all) {
-      return fit_checks(own, query_moments, all, std::move(signs), options);
-    });
   check_shapes(layer);
   const index_t heads = layer.q.heads, d = layer.q.dim;
   require(static_cast<index_t>(query_moments.size()) == heads, "fit_checks: moments of ", query_moments.size(),

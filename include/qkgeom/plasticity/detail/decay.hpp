@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/context/spread_rows.hpp"
 #include "qkgeom/model/pooled_covariance.hpp"
 #include "qkgeom/plasticity/decay.hpp"
 #include "qkgeom/plasticity/detail/decay_pairs.hpp"
@@ -132,9 +131,6 @@ template <context Context, class T>
 std::vector<decay_result> decay_of(Context& ctx, const std::vector<query_model>& models,
                                    const layer_view<T, memory_space::host>& layer, const std::string& label,
                                    const decay_options& options) {
-  if constexpr (spreads_documents<Context>)
-    return ctx.on_all_rows(layer,
-                           [&](auto& own, const auto& all) { return decay_of(own, models, all, label, options); });
   check_shapes(layer);
   check_models("decay_of", models, layer);
   require(options.max_pairs >= 1, "max_pairs must be at least 1, not ", options.max_pairs);
@@ -156,8 +152,6 @@ std::vector<decay_result> decay_of(Context& ctx, const std::vector<query_model>&
 template <context Context, class T>
 std::vector<decay_check> check_decay(Context& ctx, const layer_moments& moments,
                                      const layer_view<T, memory_space::host>& layer, const decay_options& options) {
-  if constexpr (spreads_documents<Context>)
-    return ctx.on_all_rows(layer, [&](auto& own, const auto& all) { return check_decay(own, moments, all, options); });
   check_moments("check_decay", moments, layer);
   auto models = fit_queries(ctx, moments, {.covariance = covariance_kind::full, .position = options.position});
   auto full = decay_of(ctx, models, layer, "full", options);

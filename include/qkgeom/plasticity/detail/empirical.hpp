@@ -76,8 +76,8 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const lay
                                                          const empirical_options& options) {
   check_shapes(layer);
   observed_queries<T> queries(buckets.edges(context_length), options.max_queries, options.seed);
-  queries.add(ctx, layer);
-  return empirical_profile(ctx, queries.take(ctx), layer, queries.edges(),
+  queries.add(layer);
+  return empirical_profile(ctx, queries.take(), layer, queries.edges(),
                            {options.position, options.across_documents, options.precision});
 }
 

@@ -16,7 +16,6 @@ QKGEOM_INLINE query_choice::query_choice(bucket_edges edges, index_t max_queries
 }
 
 QKGEOM_INLINE void query_choice::add(const vector_view<const std::int32_t>& position,
-                                     const std::vector<index_t>* number, index_t rows_of_all,
                                      const std::function<void(index_t, std::vector<std::byte>&)>& append) {
   for (index_t i = 0; i < position.size; ++i) {
     const index_t b = edges_(position[i]);
@@ -25,12 +24,11 @@ QKGEOM_INLINE void query_choice::add(const vector_view<const std::int32_t>& posi
     mine.position_sum += position[i];
     ++mine.count;
     const random_stream stream{seed_, 0, static_cast<std::uint32_t>(b), draw::query_subset};
-    const index_t row = seen_ + (number ? (*number)[i] : i);
-    mine.kept.push_back({stream.uniform(row), row, {}});
+    mine.kept.push_back({stream.uniform(seen_ + i), seen_ + i, {}});
     append(i, mine.kept.back().values);
     if (static_cast<index_t>(mine.kept.size()) >= 2 * max_queries_) thin(mine);
   }
-  seen_ += rows_of_all;
+  seen_ += position.size;
 }
 
 QKGEOM_INLINE std::vector<query_draws> query_choice::take() {

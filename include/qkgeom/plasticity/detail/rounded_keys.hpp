@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <utility>
 
-#include "qkgeom/context/spread_rows.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/plasticity/keys_by_document.hpp"
 #include "qkgeom/plasticity/observed_queries.hpp"
@@ -248,10 +247,6 @@ std::vector<std::vector<rounding_effect>> rounding_effects(Context& ctx, const l
                                                            const std::vector<cache_type>& types,
                                                            const bucket_edges& edges, index_t context_length,
                                                            const rounding_options& options) {
-  if constexpr (spreads_documents<Context>)
-    return ctx.on_all_rows(layer, [&](auto& own, const auto& all) {
-      return rounding_effects(own, all, types, edges, context_length, options);
-    });
   check_shapes(layer);
   for (const cache_type t : types) require_blocks(t, layer.k.dim);
   const auto documents = detail::rows_asked(layer, edges, options);

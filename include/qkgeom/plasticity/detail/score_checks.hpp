@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "qkgeom/context/admissible.hpp"
-#include "qkgeom/context/spread_rows.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/plasticity/keys_by_document.hpp"
 #include "qkgeom/plasticity/score_checks.hpp"
@@ -40,9 +39,6 @@ template <context Context, class T, bucketing Buckets>
 std::vector<score_checks_result> score_checks(Context& ctx, const layer_view<T, memory_space::host>& layer,
                                               const Buckets& buckets, index_t context_length,
                                               const score_check_options& options) {
-  if constexpr (spreads_documents<Context>)
-    return ctx.on_all_rows(
-        layer, [&](auto& own, const auto& all) { return score_checks(own, all, buckets, context_length, options); });
   check_shapes(layer);
   const bucket_edges edges = buckets.edges(context_length);
   const auto groups = order_keys_by_document(layer.k_position, layer.k_document, false);

@@ -1,18 +1,114 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <array>
+#include <cstdint>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "qkgeom/plasticity/merge.hpp"
 #include "qkgeom/report/analyse_layer.hpp"
-#include "qkgeom/report/analysis_steps.hpp"
 
 namespace qkgeom {
 
 namespace detail {
+
+/// The reports of a layer's heads with their names and nothing else. `key_of_query`: index into `names.key_heads` by
+/// query head; `window` in tokens.
+inline std::vector<head_report> named_heads(const layer_names& names, const std::vector<index_t>& key_of_query,
+                                            std::optional<index_t> window) {
+  std::vector<head_report> heads(key_of_query.size());
+  for (std::size_t h = 0; h < heads.size(); ++h) {
+    auto& r = heads[h];
+    r.layer = names.layer;
+    r.q_head = names.query_heads[h];
+    r.k_head = names.key_heads[key_of_query[h]];
+    r.rope = names.rope;
+    r.window = window;
+  }
+  return heads;
+}
+
+/// Puts PCA and rotation into the reports of a layer's query heads; with `by_block.q` also their replicates without
+/// each block of documents. Slopes per context are for `context_length` tokens unless the options give another.
+template <context Context>
+void add_geometry(Context& ctx, const layer_moments& moments, const layer_blocks& by_block, index_t context_length,
+                  const analysis_options& options, std::vector<head_report>& heads) {
+  auto components = pca(ctx, moments, options.pca);
+  auto rotation = options.rotation;
+  if (rotation.context_length == 0) rotation.context_length = context_length;
+  auto planes = planar_rotation(ctx, moments, rotation);
+  auto replicates = geometry_without_blocks(ctx, by_block, moments, options.pca, rotation, planes);
+  for (std::size_t h = 0; h < heads.size(); ++h) {
+    heads[h].geometry = std::move(replicates[h]);
+    heads[h].pca = std::move(components[h]);
+    heads[h].pca.components.clear();
+    heads[h].rotation = std::move(planes[h]);
+  }
+}
+
+/// The query models that the options ask for, (covariances)(heads).
+template <context Context>
+std::vector<std::vector<query_model>> fit_query_models(Context& ctx, const layer_moments& moments,
+                                                       const analysis_options& options) {
+  require(!options.covariances.empty(), "covariances: name at least one query model");
+  std::vector<std::vector<query_model>> models;
+  for (const covariance_kind kind : options.covariances)
+    models.push_back(fit_queries(ctx, moments, {kind, options.position, options.no_drift}));
+  return models;
+}
+
+/// All pairs, or drawn ones if `draw.pairs` is above 0.
+struct chosen_pairs {
+  bool across_documents = false;
+  pair_sample draw{};
+  bool documents_weigh_same = false;
+  pair_weight weight() const { return {}; }
+  pair_sample sample() const { return draw; }
+};
+
+/// `prefix_uniform` with what the options draw, which every context refuses: drawn pairs count the same.
+struct chosen_prefixes : prefix_uniform {
+  pair_sample draw{};
+  pair_sample sample() const { return draw; }
+};
+
+template <context Context, class T, memory_space S, pair_set Pairs>
+std::vector<std::vector<plasticity_profile_result>> profiles_over(Context& ctx, prepared_layer<T, S>& rows,
+                                                                  const std::vector<std::vector<query_model>>& models,
+                                                                  const Pairs& pairs, const analysis_options& options) {
+  std::vector<std::vector<plasticity_profile_result>> found;
+  for (std::size_t c = 0; c < models.size(); ++c)
+    found.push_back(plasticity_profile(ctx, models[c], rows, pairs,
+                                       {.heatmap = options.heatmap && c == 0,
+                                        .heatmap_cell = options.heatmap_cell,
+                                        .precision = options.precision,
+                                        .terms = options.components && c == 0}));
+  return found;
+}
+
+/// Profiles of a layer's heads under every query model over the pairs of keys of one shard, (covariances)(heads). Drawn
+/// pairs differ between layers and between numbers of shards.
+template <context Context, class T, memory_space S>
+std::vector<std::vector<plasticity_profile_result>> profiles_of_shard(
+    Context& ctx, prepared_layer<T, S>& rows, const std::vector<std::vector<query_model>>& models, index_t layer,
+    std::uint32_t shard, const analysis_options& options) {
+  const pair_sample draw{options.sampled_pairs, options.seed, static_cast<std::uint32_t>(layer) + (shard << 16)};
+  if (options.weighting == pair_weighting::prefix_uniform)
+    return profiles_over(ctx, rows, models, chosen_prefixes{{options.across_documents}, draw}, options);
+  const bool documents_weigh_same = options.weighting == pair_weighting::documents;
+  return profiles_over(ctx, rows, models, chosen_pairs{options.across_documents, draw, documents_weigh_same}, options);
+}
+
+/// Puts the drift terms of the headline query models into the reports.
+inline void add_drift(const std::vector<query_model>& headline, std::vector<head_report>& heads) {
+  for (std::size_t h = 0; h < heads.size(); ++h) {
+    heads[h].alpha_pos = headline[h].alpha_pos;
+    heads[h].beta_pos = headline[h].beta_pos;
+    heads[h].sigma2_pos = headline[h].sigma2_pos;
+    heads[h].r2_pos = headline[h].r2_pos;
+  }
+}
 
 /// What one pass over the rows of a layer collects.
 template <class T>
@@ -44,19 +140,10 @@ layer_statistics<T> collect(Context& ctx, const Shards& shards, layer_request& l
     s.queries += shard.q.rows;
     s.keys += shard.k.rows;
     if constexpr (S == memory_space::host)
-      if (options.plasticity && options.empirical) observed.add(ctx, shard);
+      if (options.plasticity && options.empirical) observed.add(shard);
     if (documents.empty()) add_documents(ctx, shard, own);
   });
-  if (S == memory_space::host && options.plasticity && options.empirical) s.observed = observed.take(ctx);
-  if constexpr (spreads_documents<Context>) {
-    index_t queries = 0, keys = 0;
-    for (const auto& [q, k] : ctx.of_all(std::vector{std::array{s.queries, s.keys}})) {
-      queries += q;
-      keys += k;
-    }
-    s.queries = queries;
-    s.keys = keys;
-  }
+  if (S == memory_space::host && options.plasticity && options.empirical) s.observed = observed.take();
   if (documents.empty()) documents = std::move(own);
   if (layer.every_token) {
     s.moments = std::move(layer.every_token->moments);

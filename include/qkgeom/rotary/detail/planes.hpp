@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <map>
 
-#include "qkgeom/context/spread_rows.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/rotary/planes.hpp"
@@ -111,9 +110,6 @@ inline estimate variance_share(const std::vector<plane_sums>& sums, std::size_t 
 template <context Context, class T>
 std::vector<head_planes> planes_of(Context& ctx, const layer_view<T>& before, const std::optional<captured_rope>& rope,
                                    index_t context_length, const plane_options& options) {
-  if constexpr (spreads_documents<Context>)
-    return ctx.on_all_rows(
-        before, [&](auto& own, const auto& all) { return planes_of(own, all, rope, context_length, options); });
   check_shapes(before);
   const std::size_t count = rope ? rope->inv_freq.size() : 0;
   const auto d = static_cast<std::size_t>(before.q.dim);

@@ -30,18 +30,6 @@ inline std::vector<std::int32_t> bucket_of_rows(const bucket_edges& buckets,
   return rows;
 }
 
-/// Moments of one side of a layer, by `moments_of_documents` of a context that sums document by document (mpi_context).
-template <class Context, class T, memory_space S>
-std::vector<side_moments> moments_of_side(Context& ctx, const char* side, const tensor_view<const T, S>& x,
-                                          const vector_view<const std::int32_t, S>& position,
-                                          const std::vector<std::int32_t>& bucket, index_t buckets,
-                                          scatter_kind per_bucket, const vector_view<const std::int32_t, S>& document) {
-  if constexpr (requires { ctx.moments_of_documents(side, x, position, bucket, buckets, per_bucket, document); })
-    return ctx.moments_of_documents(side, x, position, bucket, buckets, per_bucket, document);
-  else
-    return ctx.moments(side, x, position, bucket, buckets, per_bucket);
-}
-
 /// Throws `error` if the rows of a head are too large or too small for what is computed from their moments.
 inline void check_sizes(const char* side, const std::vector<side_moments>& heads) {
   for (std::size_t h = 0; h < heads.size(); ++h) {

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "qkgeom/context/admissible.hpp"
-#include "qkgeom/context/spread_rows.hpp"
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/householder.hpp"
 #include "qkgeom/plasticity/bucket_table.hpp"
@@ -168,9 +167,6 @@ std::vector<author_head> author_layer_of(Context& ctx, const layer_view<T>& laye
 template <context Context, class T>
 std::vector<author_head> author_layer(Context& ctx, const layer_view<T>& layer, const layer_names& names,
                                       const bucket_edges& buckets, const author_options& options) {
-  if constexpr (spreads_documents<Context>)
-    return ctx.on_all_rows(layer,
-                           [&](auto& own, const auto& all) { return author_layer(own, all, names, buckets, options); });
   const edge_buckets grid{buckets.edges()};
   const moment_options kinds{.q_bucket = scatter_kind::diagonal};
   auto moments = accumulate(ctx, layer, grid, kinds);

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <map>
 
-#include "qkgeom/context/spread_rows.hpp"
 #include "qkgeom/plasticity/summary.hpp"
 #include "qkgeom/stats/shapley.hpp"
 #include "qkgeom/study/detail/frozen_causes.hpp"
@@ -58,9 +57,6 @@ inline drop_split split_of(const std::vector<plasticity_profile_result>& profile
 template <context Context, class T>
 std::vector<drop_split> split_drop(Context& ctx, const std::vector<query_model>& models, const layer_view<T>& layer,
                                    index_t context_length, const drop_split_options& options) {
-  if constexpr (spreads_documents<Context>)
-    return ctx.on_all_rows(
-        layer, [&](auto& own, const auto& all) { return split_drop(own, models, all, context_length, options); });
   require(!options.rotation || 2 * static_cast<index_t>(options.rotation->inv_freq.size()) <= layer.k.dim,
           "split_drop: rotation.inv_freq turns more coordinates than keys have, ", layer.k.dim);
   const profile_options pairs{.precision = options.precision};

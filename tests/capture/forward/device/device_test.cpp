@@ -16,7 +16,6 @@
 #include <string>
 #include <vector>
 
-#include "capture/analysis/live_analysis_on.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/io/csv.hpp"
@@ -60,8 +59,6 @@ class host_pass : public forward_pass {
     pass_.bring_softmax(store);
     return true;
   }
-  using analyses_type = live_analysis_on<cpu_context, T>;
-  void analyse(analyses_type& found) { pass_.analyse(found); }
 
   bool forbids_rows = false;
 
@@ -284,13 +281,13 @@ class device_capture : public test::capture_test {
     options.moments = options.softmax = options.loss = true;
     options.plan.head_list = {{1, 0}, {1, 5}, {3, 2}};
   }
-  void of(const std::string& name, const forward_pass_factory& forward, const live_analysis_factory& analyses = {}) {
+  void of(const std::string& name, const forward_pass_factory& forward) {
     options.out = folder / name;
     const auto moments = [&](const char* side, const tensor_view<const float>& x,
                              const vector_view<const std::int32_t>& position) {
       return cpu.moments(side, x, position, std::vector<std::int32_t>(x.rows, -1), 0, scatter_kind::full);
     };
-    run_capture(options, notes, {.moments = moments, .analyses = analyses, .forward = forward});
+    run_capture(options, notes, {.moments = moments, .forward = forward});
   }
 
   cpu_context cpu{{.threads = 2}};
@@ -335,48 +332,6 @@ TEST_F(device_capture, has_the_files_of_one_on_the_cpu) {
     }
   }
   EXPECT_GT(compared, 30u);
-}
-
-// The same forward pass: its queries chunk by chunk and its keys where they lie, and whole layers handed out.
-TEST_F(device_capture, analyses_where_rows_lie_are_those_of_rows_handed_out) {
-  options.moments = options.softmax = options.loss = false;
-  options.plan.compute = compute_type::bf16;
-  options.plan.sampler = {.kind = sampler_kind::all, .bucket_size = 32};
-  options.analyse = live_analysis_options{.covariances = {"joint"}, .heatmap = true};
-  host_pass<bf16>::analyses_type* made = nullptr;
-  const auto forward = [&](bool where_they_lie) {
-    return [&, where_they_lie](const decoder_description& d, const checkpoint& weights, compute_type, index_t last,
-                               thread_pool& pool) {
-      auto pass = std::make_unique<host_pass<bf16>>(d, weights, last, pool);
-      if (where_they_lie) pass->analyse(*made);
-      pass->forbids_rows = where_they_lie;
-      return pass;
-    };
-  };
-  of("lie", forward(true), [&](const capture_manifest& plan, const live_analysis_options& choice) {
-    auto analyses = std::make_unique<host_pass<bf16>::analyses_type>(cpu, plan, choice);
-    made = analyses.get();
-    return analyses;
-  });
-  of("handed out", forward(false), [&](const capture_manifest& plan, const live_analysis_options& choice) {
-    return std::make_unique<live_analysis_on<cpu_context>>(cpu, plan, choice);
-  });
-  std::size_t numbers = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder / "lie")) {
-    const auto name = entry.path().filename();
-    if (name.extension() != ".csv") continue;
-    const auto ours = read_csv(entry.path()), theirs = read_csv(folder / "handed out" / name);
-    ASSERT_EQ(ours.columns(), theirs.columns());
-    for (const std::string& column : ours.columns())
-      for (std::size_t r = 0; r < ours.rows(); ++r) {
-        const std::string &a = ours.column(column)[r], &b = theirs.column(column)[r];
-        if (a == b) continue;
-        const double x = std::stod(a), y = std::stod(b);
-        EXPECT_NEAR(x, y, 1e-7 * std::fmax(1, std::abs(y))) << name << ' ' << column << ' ' << r;
-        ++numbers;
-      }
-  }
-  EXPECT_GT(numbers, 100u) << "chunks add up otherwise";
 }
 
 }  // namespace

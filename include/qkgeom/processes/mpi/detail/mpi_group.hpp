@@ -87,32 +87,6 @@ class mpi_group final : public process_group {
     return texts;
   }
 
-  void collect(const std::string& text, const std::function<void(const std::string&)>& take) override {
-    const std::lock_guard lock(mutex_);
-    if (rank_ != 0) {
-      send_size(text.size());
-      in_pieces(text.size(),
-                [&](std::size_t at, int n) { MPI_Send(text.data() + at, n, MPI_CHAR, 0, 0, MPI_COMM_WORLD); });
-      return;
-    }
-    take(text);
-    for (int r = 1; r < size_; ++r) {
-      std::string other(received_size(r), '\0');
-      in_pieces(other.size(), [&](std::size_t at, int n) {
-        MPI_Recv(other.data() + at, n, MPI_CHAR, r, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-      });
-      take(other);
-    }
-  }
-  std::string broadcast(const std::string& text) override {
-    const std::lock_guard lock(mutex_);
-    unsigned long long size = text.size();
-    MPI_Bcast(&size, 1, MPI_UNSIGNED_LONG_LONG, 0, MPI_COMM_WORLD);
-    std::string of_first = rank_ == 0 ? text : std::string(size, '\0');
-    in_pieces(size, [&](std::size_t at, int n) { MPI_Bcast(of_first.data() + at, n, MPI_CHAR, 0, MPI_COMM_WORLD); });
-    return of_first;
-  }
-
   const std::string& work() const { return work_; }
 
  protected:
@@ -123,19 +97,6 @@ class mpi_group final : public process_group {
 
  private:
   enum counter { next_number, units_passed, counters };
-
-  static void send_size(unsigned long long size) { MPI_Send(&size, 1, MPI_UNSIGNED_LONG_LONG, 0, 0, MPI_COMM_WORLD); }
-  static std::size_t received_size(int from) {
-    unsigned long long size = 0;
-    MPI_Recv(&size, 1, MPI_UNSIGNED_LONG_LONG, from, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    return size;
-  }
-  /// Calls f(begin, length) for pieces whose length an int of MPI takes.
-  template <class F>
-  static void in_pieces(std::size_t size, const F& f) {
-    constexpr std::size_t piece = std::size_t{1} << 30;
-    for (std::size_t at = 0; at < size; at += piece) f(at, static_cast<int>(std::min(piece, size - at)));
-  }
 
   /// Adds to a counter of rank 0. Returns what it was before. Within `mutex_`.
   index_t add(int c, index_t n) {
