@@ -7,8 +7,8 @@
 
 #include "examples/common/figures/head_figures.hpp"
 #include "qkgeom/report/csv/head_csv.hpp"
-#include "qkgeom/report/csv/notes_csv.hpp"
-#include "qkgeom/report/model_heatmap.hpp"
+#include "qkgeom/report/head_tables.hpp"
+#include "qkgeom/report/notes.hpp"
 #include "qkgeom/study/heterogeneity.hpp"
 #include "qkgeom/study/model_columns.hpp"
 #include "qkgeom/study/recovery.hpp"

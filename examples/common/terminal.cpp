@@ -7,7 +7,7 @@
 #include "examples/common/figures/head_figures.hpp"
 #include "examples/common/labels.hpp"
 #include "qkgeom/report/head_groups.hpp"
-#include "qkgeom/report/pair_summary.hpp"
+#include "qkgeom/report/model_summary.hpp"
 #include "qkgeom/study/trajectory.hpp"
 
 namespace qkgeom::examples {

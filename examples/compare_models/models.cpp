@@ -9,7 +9,7 @@
 #include "examples/common/learned.hpp"
 #include "qkgeom/io/capture_set.hpp"
 #include "qkgeom/io/csv.hpp"
-#include "qkgeom/report/csv/notes_csv.hpp"
+#include "qkgeom/report/notes.hpp"
 #include "qkgeom/stats/families.hpp"
 
 namespace qkgeom::examples {

@@ -8,11 +8,9 @@
 #include "examples/common/labels.hpp"
 #include "qkgeom/geometry/complement.hpp"
 #include "qkgeom/plasticity/decay.hpp"
-#include "qkgeom/report/csv/complement_csv.hpp"
-#include "qkgeom/report/csv/decay_csv.hpp"
-#include "qkgeom/report/csv/fit_csv.hpp"
-#include "qkgeom/report/csv/pair_csv.hpp"
-#include "qkgeom/report/pair_summary.hpp"
+#include "qkgeom/report/fit_report.hpp"
+#include "qkgeom/report/head_tables.hpp"
+#include "qkgeom/report/model_summary.hpp"
 #include "qkgeom/stats/quantile.hpp"
 
 namespace qkgeom::examples {

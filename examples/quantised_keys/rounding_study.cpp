@@ -18,7 +18,7 @@
 #include "qkgeom/io/file.hpp"
 #include "qkgeom/io/program.hpp"
 #include "qkgeom/plasticity/summary.hpp"
-#include "qkgeom/report/estimate_columns.hpp"
+#include "qkgeom/report/columns.hpp"
 #include "qkgeom/sampling/heads.hpp"
 #include "qkgeom/stats/association.hpp"
 

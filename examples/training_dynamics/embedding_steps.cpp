@@ -6,7 +6,7 @@
 #include "examples/common/labels.hpp"
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/io/what_if.hpp"
-#include "qkgeom/report/estimate_columns.hpp"
+#include "qkgeom/report/columns.hpp"
 #include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/study/trajectory_changes.hpp"
 

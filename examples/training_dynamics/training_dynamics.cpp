@@ -7,7 +7,7 @@
 #include "examples/training_dynamics/dynamics.hpp"
 #include "examples/training_dynamics/embedding_steps.hpp"
 #include "qkgeom/core/error.hpp"
-#include "qkgeom/report/csv/notes_csv.hpp"
+#include "qkgeom/report/notes.hpp"
 
 int main(int argc, char** argv) {
   using namespace qkgeom::examples;

@@ -13,7 +13,7 @@
 #include "qkgeom/io/program.hpp"
 #include "qkgeom/io/rope_config.hpp"
 #include "qkgeom/io/what_if.hpp"
-#include "qkgeom/report/estimate_columns.hpp"
+#include "qkgeom/report/columns.hpp"
 #include "qkgeom/rotary/embedding.hpp"
 #include "qkgeom/stats/association.hpp"
 #include "qkgeom/stats/interval.hpp"

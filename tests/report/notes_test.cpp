@@ -7,7 +7,6 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/report/analyse.hpp"
-#include "qkgeom/report/csv/notes_csv.hpp"
 #include "tests/io/sample_capture.hpp"
 #include "tests/io/scratch.hpp"
 

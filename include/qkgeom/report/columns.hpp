@@ -6,7 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "qkgeom/io/csv.hpp"
+#include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/head_report.hpp"
+#include "qkgeom/stats/jackknife.hpp"
 
 namespace qkgeom {
 
@@ -58,17 +61,22 @@ inline constexpr rotation_number rotation_numbers[] = {
     {"score_sd_logits", [](const rotation_result& r) { return r.score_sd_logits; }}};
 
 /// The numbers of the rotation.
-QKGEOM_INLINE const std::vector<head_column>& rotation_columns();
+const std::vector<head_column>& rotation_columns();
 
 /// The numbers of PCA; for heads that have one. The linear shares over pc10 are sum_j ev_j r_j^2 over the first 10
 /// components: weighed by the pooled variance.
-QKGEOM_INLINE const std::vector<head_column>& pca_columns();
+const std::vector<head_column>& pca_columns();
 
 /// The headline profile's aggregates, their standard errors, and the observed queries' own; for heads that have one.
-QKGEOM_INLINE const std::vector<head_column>& plasticity_columns();
+const std::vector<head_column>& plasticity_columns();
+
+/// Appends the column names of an `estimate`: NAME, NAME_error.
+void add_estimate_names(std::vector<std::string>& names, const std::string& name);
+/// Adds the fields of these columns to the row at hand.
+inline void add_estimate(csv_writer& csv, const estimate& e) { csv.add(e.value).add(e.error); }
+
+/// The same for a `head_estimate`, with a third column NAME_head_error.
+void add_head_estimate_names(std::vector<std::string>& names, const std::string& name);
+inline void add_estimate(csv_writer& csv, const head_estimate& e) { csv.add(e.value).add(e.error).add(e.head_error); }
 
 }  // namespace qkgeom
-
-#if !defined(QKGEOM_PRECOMPILED)
-#include "qkgeom/report/detail/columns.hpp"
-#endif

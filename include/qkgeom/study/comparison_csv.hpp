@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "qkgeom/io/csv.hpp"
-#include "qkgeom/report/estimate_columns.hpp"
+#include "qkgeom/report/columns.hpp"
 #include "qkgeom/study/comparison.hpp"
 #include "qkgeom/study/detail/comparison_csv.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "qkgeom/report/head_statistics.hpp"
+#include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/model_summary.hpp"
 
 namespace qkgeom {

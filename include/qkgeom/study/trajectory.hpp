@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "qkgeom/report/columns.hpp"
-#include "qkgeom/report/head_statistics.hpp"
+#include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/model_summary.hpp"
 
 namespace qkgeom {

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "qkgeom/io/csv.hpp"
-#include "qkgeom/report/estimate_columns.hpp"
+#include "qkgeom/report/columns.hpp"
 #include "qkgeom/stats/quantile.hpp"
 #include "qkgeom/stats/shape.hpp"
 #include "qkgeom/study/heterogeneity.hpp"

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "qkgeom/io/csv.hpp"
-#include "qkgeom/report/estimate_columns.hpp"
+#include "qkgeom/report/columns.hpp"
 #include "qkgeom/stats/interval.hpp"
 #include "qkgeom/study/recovery.hpp"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "qkgeom/io/csv.hpp"
-#include "qkgeom/report/estimate_columns.hpp"
+#include "qkgeom/report/columns.hpp"
 #include "qkgeom/study/shared_keys.hpp"
 
 namespace qkgeom {

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: MIT
-#pragma once
+#include "qkgeom/report/softmax_and_loss.hpp"
 
 #include <algorithm>
-#include <utility>
 
-#include "qkgeom/io/csv.hpp"
-#include "qkgeom/plasticity/summary.hpp"
-#include "qkgeom/report/csv/softmax_csv.hpp"
-#include "qkgeom/report/estimate_columns.hpp"
+#include "qkgeom/report/columns.hpp"
 
 namespace qkgeom {
 
-namespace detail {
+namespace {
 
 /// Sums of one head, or of several, by document and bucket: queries, mass on the first tokens, entropy, mass by
 /// distance.
@@ -25,7 +21,7 @@ struct softmax_cells {
   index_t documents() const { return static_cast<index_t>(sums.size()) / std::max<index_t>(1, buckets * values); }
 };
 
-QKGEOM_INLINE softmax_cells cells_of_head(const softmax_sums& s, index_t head) {
+softmax_cells cells_of_head(const softmax_sums& s, index_t head) {
   const index_t b = s.buckets.count(), bins = s.distances.count(), firsts = static_cast<index_t>(first_tokens.size());
   softmax_cells cells{b, softmax_cells::distance_at + bins, {}};
   cells.sums.resize(s.documents * b * cells.values);
@@ -42,8 +38,7 @@ QKGEOM_INLINE softmax_cells cells_of_head(const softmax_sums& s, index_t head) {
 }
 
 /// Share of the bucket's positions that lie in the bin of distances, as the first token of their documents does.
-QKGEOM_INLINE double share_in_bin(const bucket_edges& buckets, index_t bucket, const bucket_edges& distances,
-                                  index_t bin) {
+double share_in_bin(const bucket_edges& buckets, index_t bucket, const bucket_edges& distances, index_t bin) {
   const index_t low = std::max(buckets.start(bucket), distances.start(bin)),
                 high = std::min(buckets.end(bucket), distances.end(bin));
   return static_cast<double>(std::max<index_t>(0, high - low)) /
@@ -51,8 +46,7 @@ QKGEOM_INLINE double share_in_bin(const bucket_edges& buckets, index_t bucket, c
 }
 
 /// Means over the buckets [range.first, range.second).
-QKGEOM_INLINE softmax_means means_of(softmax_cells& cells, const softmax_report& report,
-                                     std::pair<index_t, index_t> range) {
+softmax_means means_of(softmax_cells& cells, const softmax_report& report, std::pair<index_t, index_t> range) {
   const bucket_edges& distances = report.distances;
   softmax_means m;
   const index_t values = cells.values;
@@ -87,7 +81,7 @@ QKGEOM_INLINE softmax_means means_of(softmax_cells& cells, const softmax_report&
 }
 
 /// Puts the means of these cells into a row.
-QKGEOM_INLINE void fill(softmax_row& row, softmax_cells& cells, const softmax_report& report) {
+void fill(softmax_row& row, softmax_cells& cells, const softmax_report& report) {
   const bucket_edges& buckets = report.buckets;
   const auto means = [&](std::pair<index_t, index_t> range) { return means_of(cells, report, range); };
   for (index_t b = 0; b < buckets.count(); ++b) row.buckets.push_back(means({b, b + 1}));
@@ -111,20 +105,20 @@ void for_each_softmax_row(csv_writer& csv, const softmax_report& report, const W
         });
 }
 
-}  // namespace detail
+}  // namespace
 
-QKGEOM_INLINE std::optional<softmax_report> softmax_of(const capture_set& source) {
+std::optional<softmax_report> softmax_of(const capture_set& source) {
   std::optional<softmax_report> report;
-  std::array<detail::softmax_cells, 2> kinds;  // NoPE, RoPE
+  std::array<softmax_cells, 2> kinds;  // NoPE, RoPE
   std::array<index_t, 2> heads{};
   for (const auto& layer : source.manifest().layers) {
     const auto sums = read_softmax(source, layer.layer);
     if (!sums) return std::nullopt;
     if (!report) report = softmax_report{sums->buckets, sums->distances, {}, {}};
     for (index_t h = 0; h < sums->heads; ++h) {
-      auto cells = detail::cells_of_head(*sums, h);
+      auto cells = cells_of_head(*sums, h);
       softmax_row row{.layer = layer.layer, .q_head = layer.query_heads[h], .rope = layer.rope};
-      detail::fill(row, cells, *report);
+      fill(row, cells, *report);
       report->heads.push_back(std::move(row));
       auto& kind = kinds[layer.rope ? 1 : 0];
       ++heads[layer.rope ? 1 : 0];
@@ -135,9 +129,9 @@ QKGEOM_INLINE std::optional<softmax_report> softmax_of(const capture_set& source
     }
   }
   if (!report) return report;
-  const auto add = [&](const char* name, bool rope, index_t n, detail::softmax_cells& cells) {
+  const auto add = [&](const char* name, bool rope, index_t n, softmax_cells& cells) {
     softmax_row row{.group = name, .heads = n, .rope = rope};
-    detail::fill(row, cells, *report);
+    fill(row, cells, *report);
     report->groups.push_back(std::move(row));
   };
   const bool both = heads[0] > 0 && heads[1] > 0;
@@ -149,13 +143,13 @@ QKGEOM_INLINE std::optional<softmax_report> softmax_of(const capture_set& source
   return report;
 }
 
-QKGEOM_INLINE void write_softmax_csv(const std::filesystem::path& path, const softmax_report& report) {
+void write_softmax_csv(const std::filesystem::path& path, const softmax_report& report) {
   std::vector<std::string> names{"scope", "group", "layer", "q_head", "q_bucket", "start", "end", "queries"};
   for (const index_t f : first_tokens) add_estimate_names(names, "first_" + std::to_string(f));
   add_estimate_names(names, "last_" + std::to_string(near_tokens));
   add_estimate_names(names, "entropy");
   csv_writer csv(path, names);
-  detail::for_each_softmax_row(csv, report, [&](const softmax_means& m, index_t, const auto& name) {
+  for_each_softmax_row(csv, report, [&](const softmax_means& m, index_t, const auto& name) {
     name();
     csv.add(m.queries);
     for (const auto* e : {&m.first[0], &m.first[1], &m.first[2], &m.near, &m.entropy}) add_estimate(csv, *e);
@@ -164,11 +158,11 @@ QKGEOM_INLINE void write_softmax_csv(const std::filesystem::path& path, const so
   csv.commit();
 }
 
-QKGEOM_INLINE void write_softmax_distance_csv(const std::filesystem::path& path, const softmax_report& report) {
+void write_softmax_distance_csv(const std::filesystem::path& path, const softmax_report& report) {
   csv_writer csv(path, {"scope", "group", "layer", "q_head", "q_bucket", "start", "end", "distance_start",
                         "distance_end", "mass", "mass_error", "mass_rest", "mass_rest_error"});
   const auto& bins = report.distances;
-  detail::for_each_softmax_row(csv, report, [&](const softmax_means& m, index_t b, const auto& name) {
+  for_each_softmax_row(csv, report, [&](const softmax_means& m, index_t b, const auto& name) {
     for (index_t d = 0; d < bins.count() && bins.start(d) < report.buckets.end(b); ++d) {
       name();
       const auto& mass = m.distance[d];
@@ -178,6 +172,45 @@ QKGEOM_INLINE void write_softmax_distance_csv(const std::filesystem::path& path,
       csv.end_row();
     }
   });
+  csv.commit();
+}
+
+std::optional<loss_report> loss_of(const capture_set& source) {
+  const auto losses = read_losses(source);
+  if (!losses) return std::nullopt;
+  loss_report r{losses->buckets};
+  const index_t buckets = r.buckets.count();
+  const auto stretch = [&](std::pair<index_t, index_t> range) {
+    document_mean mean;
+    for (index_t e = 0; e < losses->documents; ++e) {
+      double sum = 0, count = 0;
+      for (index_t b = range.first; b < range.second; ++b) {
+        sum += losses->sum[e * buckets + b];
+        count += losses->count[e * buckets + b];
+      }
+      mean.add(sum, count);
+    }
+    return mean;
+  };
+  for (index_t b = 0; b < buckets; ++b) {
+    const auto one = stretch({b, b + 1});
+    r.loss.push_back(one.mean());
+    r.tokens.push_back(one.weight());
+    r.documents.push_back(one.documents());
+  }
+  r.all_tokens = stretch({0, buckets}).weight();
+  r.overall = stretch({0, buckets}).mean();
+  r.first20 = stretch(buckets_between(r.buckets, 0, 0.2)).mean();
+  r.last20 = stretch(buckets_between(r.buckets, 0.8, 2)).mean();
+  return r;
+}
+
+void write_loss_csv(const std::filesystem::path& path, const loss_report& report) {
+  csv_writer csv(path, {"bucket", "start", "end", "documents", "tokens", "loss", "loss_error"});
+  for (index_t b = 0; b < report.buckets.count(); ++b) {
+    csv.row(b, report.buckets.start(b), report.buckets.end(b), report.documents[b], report.tokens[b],
+            report.loss[b].value, report.loss[b].error);
+  }
   csv.commit();
 }
 

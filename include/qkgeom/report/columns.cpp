@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT
-#pragma once
+#include "qkgeom/report/columns.hpp"
 
 #include <algorithm>
-#include <cmath>
-
-#include "qkgeom/report/columns.hpp"
 
 namespace qkgeom {
 
-QKGEOM_INLINE const std::vector<head_column>& rotation_columns() {
+const std::vector<head_column>& rotation_columns() {
   static const std::vector<head_column> columns = [] {
     std::vector<head_column> list;
     for (const auto& n : rotation_numbers)
@@ -18,7 +15,7 @@ QKGEOM_INLINE const std::vector<head_column>& rotation_columns() {
   return columns;
 }
 
-QKGEOM_INLINE const std::vector<head_column>& pca_columns() {
+const std::vector<head_column>& pca_columns() {
   static constexpr auto share_of_ten = [](const pca_result& pca, const std::vector<double>& r) {
     double sum = 0;
     for (std::size_t j = 0; j < std::min<std::size_t>(10, r.size()); ++j)
@@ -36,7 +33,7 @@ QKGEOM_INLINE const std::vector<head_column>& pca_columns() {
   return columns;
 }
 
-QKGEOM_INLINE const std::vector<head_column>& plasticity_columns() {
+const std::vector<head_column>& plasticity_columns() {
   static const std::vector<head_column> columns = {
       {"ap_overall", [](const head_report& h) { return h.summaries[0].overall.value; }},
       {"ap_first_20pct", [](const head_report& h) { return h.summaries[0].first20.value; }},
@@ -51,6 +48,14 @@ QKGEOM_INLINE const std::vector<head_column>& plasticity_columns() {
       {"ap_last_20pct_error", [](const head_report& h) { return h.summaries[0].last20.error; }},
       {"ap_drop_error", [](const head_report& h) { return h.summaries[0].drop.error; }}};
   return columns;
+}
+
+void add_estimate_names(std::vector<std::string>& names, const std::string& name) {
+  names.insert(names.end(), {name, name + "_error"});
+}
+
+void add_head_estimate_names(std::vector<std::string>& names, const std::string& name) {
+  names.insert(names.end(), {name, name + "_error", name + "_head_error"});
 }
 
 }  // namespace qkgeom

@@ -1,42 +1,9 @@
 // SPDX-License-Identifier: MIT
-#pragma once
-
-#include <algorithm>
-#include <cmath>
-#include <utility>
-
-#include "qkgeom/io/csv.hpp"
-#include "qkgeom/model/query_model.hpp"
-#include "qkgeom/plasticity/empirical.hpp"
-#include "qkgeom/report/csv/fit_csv.hpp"
-#include "qkgeom/report/thinned_layer.hpp"
+#include "qkgeom/report/fit_report.hpp"
 
 namespace qkgeom {
 
-template <context Context, class T>
-std::vector<head_fit> fit_layer(Context& ctx, const layer_view<T>& all, const layer_names& names,
-                                const bucket_edges& buckets, const fit_options& options) {
-  if (options.most_rows > 0 && std::max(all.q.rows, all.k.rows) > options.most_rows) {
-    const thinned_layer<T> thinned(all, options.most_rows, options.checks.seed);
-    auto same = options;
-    same.most_rows = 0;
-    return fit_layer(ctx, thinned.view(), names, buckets, same);
-  }
-  const edge_buckets grid{buckets.edges()};
-  const auto moments = accumulate(ctx, all, grid, {.q_bucket = scatter_kind::diagonal});
-  const auto models = fit_queries(ctx, moments, {.covariance = covariance_kind::linear_drift});
-  const auto fits = fit_checks(ctx, moments, all, options.checks);
-  const auto tests = drift_significance(ctx, moments, all, options.drift);
-  auto scores = score_checks(ctx, all, grid, 0, options.scores);
-  std::vector<head_fit> heads;
-  for (std::size_t h = 0; h < fits.size(); ++h)
-    heads.push_back({names.layer, names.query_heads[h], names.key_heads[all.key_of_query[h]], all.q.rows,
-                     models[h].alpha_pos, models[h].beta_pos, models[h].sigma2_pos, models[h].r2_pos, tests[h], fits[h],
-                     std::move(scores[h])});
-  return heads;
-}
-
-inline void write_fits_csv(const std::filesystem::path& path, const std::vector<head_fit>& heads) {
+void write_fits_csv(const std::filesystem::path& path, const std::vector<head_fit>& heads) {
   csv_writer csv(
       path, csv_columns("layer,q_head,k_head,n_q_tokens,q_R2_pos,q_beta_norm,q_R2_scalar,q_mae_baseline,q_mae_proj,"
                         "q_mae_ratio,q_resid0_skew,q_resid0_kurt,q_resid0_ks,q_resid0_ks_p,q_noise_med_abs_skew,"
@@ -66,8 +33,8 @@ inline void write_fits_csv(const std::filesystem::path& path, const std::vector<
   csv.commit();
 }
 
-inline plasticity_profile_result plasticity_gap(const plasticity_profile_result& gaussian,
-                                                const plasticity_profile_result& empirical_unbiased) {
+plasticity_profile_result plasticity_gap(const plasticity_profile_result& gaussian,
+                                         const plasticity_profile_result& empirical_unbiased) {
   require(gaussian.buckets.size() == empirical_unbiased.buckets.size() &&
               gaussian.documents == empirical_unbiased.documents &&
               gaussian.documents_weigh_same == empirical_unbiased.documents_weigh_same,
@@ -94,7 +61,7 @@ inline plasticity_profile_result plasticity_gap(const plasticity_profile_result&
   return gap;
 }
 
-inline void write_gaps_csv(const std::filesystem::path& path, const model_report& report) {
+void write_gaps_csv(const std::filesystem::path& path, const model_report& report) {
   csv_writer csv(
       path, {"layer", "q_head", "q_bucket", "start", "end", "gap", "standard_error", "pairs", "queries", "covariance"});
   for (const auto& h : report.heads) {

@@ -1,30 +1,25 @@
 // SPDX-License-Identifier: MIT
-#pragma once
+#include "qkgeom/report/notes.hpp"
 
 #include <algorithm>
 #include <map>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "qkgeom/io/capture_manifest.hpp"
-#include "qkgeom/report/notes.hpp"
 #include "qkgeom/stats/interval.hpp"
 
 namespace qkgeom {
 
-namespace detail {
+namespace {
 
 /// x with one decimal.
-QKGEOM_INLINE std::string one_decimal(double x) {
+std::string one_decimal(double x) {
   const auto tenths = static_cast<index_t>(10 * x + 0.5);
   return std::to_string(tenths / 10) + '.' + std::to_string(tenths % 10);
 }
 
-QKGEOM_INLINE std::string n_of(index_t n, index_t all) { return std::to_string(n) + " of " + std::to_string(all); }
+std::string n_of(index_t n, index_t all) { return std::to_string(n) + " of " + std::to_string(all); }
 
-QKGEOM_INLINE void note_rope_stage(const capture_manifest& manifest, std::vector<report_note>& notes) {
+void note_rope_stage(const capture_manifest& manifest, std::vector<report_note>& notes) {
   if (manifest.rope_stage == "post") return;
   notes.push_back({"before_rope",
                    "queries and keys are from before the rotary embedding (rope_stage pre): their products are not the "
@@ -33,7 +28,7 @@ QKGEOM_INLINE void note_rope_stage(const capture_manifest& manifest, std::vector
 }
 
 /// Heads whose queries or keys are fewer than their dimensions, unless moments of every token stand behind them.
-QKGEOM_INLINE void note_rows(const model_report& report, index_t head_dim, std::vector<report_note>& notes) {
+void note_rows(const model_report& report, index_t head_dim, std::vector<report_note>& notes) {
   if (report.moment_tokens > 0) return;
   const auto short_of_rows = [&](const head_report& h) { return std::min(h.queries, h.keys) < head_dim; };
   const auto first = std::find_if(report.heads.begin(), report.heads.end(), short_of_rows);
@@ -49,7 +44,7 @@ QKGEOM_INLINE void note_rows(const model_report& report, index_t head_dim, std::
 }
 
 /// Query buckets with a value from few queries, in the head that has most of them.
-QKGEOM_INLINE void note_queries(const model_report& report, std::vector<report_note>& notes) {
+void note_queries(const model_report& report, std::vector<report_note>& notes) {
   index_t most = 0;
   for (const auto& h : report.heads) {
     if (h.profiles.empty()) continue;
@@ -66,7 +61,7 @@ QKGEOM_INLINE void note_queries(const model_report& report, std::vector<report_n
                    "fewer than " + std::to_string(queries_of_a_fair_model) + " queries in " + buckets});
 }
 
-QKGEOM_INLINE void note_positions(const position_range& rows, index_t context_length, std::vector<report_note>& notes) {
+void note_positions(const position_range& rows, index_t context_length, std::vector<report_note>& notes) {
   if (rows.last < 0) return;
   const std::string last = std::to_string(rows.last), length = std::to_string(context_length);
   if (rows.first == rows.last)
@@ -81,7 +76,7 @@ QKGEOM_INLINE void note_positions(const position_range& rows, index_t context_le
 }
 
 /// The field that qkgeom-capture writes where documents are cut beyond what the model was made for.
-QKGEOM_INLINE void note_model_context(const capture_manifest& manifest, std::vector<report_note>& notes) {
+void note_model_context(const capture_manifest& manifest, std::vector<report_note>& notes) {
   const auto made_for = manifest.extra.find("model_context");
   if (made_for == manifest.extra.end() || !made_for->is_number_integer()) return;
   const std::string tokens = std::to_string(made_for->get<index_t>());
@@ -92,7 +87,7 @@ QKGEOM_INLINE void note_model_context(const capture_manifest& manifest, std::vec
 }
 
 /// The field that qkgeom-capture writes where a scaling of the rotary embedding does nothing in so short a context.
-QKGEOM_INLINE void note_idle_scaling(const capture_manifest& manifest, std::vector<report_note>& notes) {
+void note_idle_scaling(const capture_manifest& manifest, std::vector<report_note>& notes) {
   const auto from = manifest.extra.find("rope_scaling_from");
   if (from == manifest.extra.end() || !from->is_number_integer()) return;
   notes.push_back({"scaling_idle",
@@ -101,7 +96,7 @@ QKGEOM_INLINE void note_idle_scaling(const capture_manifest& manifest, std::vect
                    "scaling never acts"});
 }
 
-QKGEOM_INLINE void note_soft_cap(const capture_manifest& manifest, std::vector<report_note>& notes) {
+void note_soft_cap(const capture_manifest& manifest, std::vector<report_note>& notes) {
   if (!manifest.score_softcap) return;
   notes.push_back({"soft_cap",
                    "the model bends its scores by a soft cap of " + one_decimal(*manifest.score_softcap) +
@@ -110,7 +105,7 @@ QKGEOM_INLINE void note_soft_cap(const capture_manifest& manifest, std::vector<r
 }
 
 /// Captures of the same texts, by the hash that qkgeom-capture writes; that of a part is of the texts of all parts.
-QKGEOM_INLINE void note_same_texts(const capture_set& source, std::vector<report_note>& notes) {
+void note_same_texts(const capture_set& source, std::vector<report_note>& notes) {
   std::map<std::string, std::string> seen;  // hash of the texts -> the first capture with it
   for (const auto& c : source.captures()) {
     const auto& extra = c.manifest().extra;
@@ -125,9 +120,9 @@ QKGEOM_INLINE void note_same_texts(const capture_set& source, std::vector<report
   }
 }
 
-}  // namespace detail
+}  // namespace
 
-QKGEOM_INLINE std::optional<report_note> note_on_documents(index_t documents) {
+std::optional<report_note> note_on_documents(index_t documents) {
   const std::string n = std::to_string(documents) + (documents == 1 ? " document" : " documents");
   if (documents < documents_of_an_error)
     return report_note{"no_errors",
@@ -137,11 +132,11 @@ QKGEOM_INLINE std::optional<report_note> note_on_documents(index_t documents) {
   if (documents >= documents_of_a_fair_error) return std::nullopt;
   return report_note{"few_documents",
                      "errors over " + n + " are rough: a 95 % interval is ± " +
-                         detail::one_decimal(interval_factor(static_cast<double>(documents - 1))) + " standard errors",
+                         one_decimal(interval_factor(static_cast<double>(documents - 1))) + " standard errors",
                      n};
 }
 
-QKGEOM_INLINE void position_range::add(const captured_layer& rows) {
+void position_range::add(const captured_layer& rows) {
   for (const auto* side : {&rows.q, &rows.k}) {
     const auto [low, high] = std::minmax_element(side->position.begin(), side->position.end());
     if (low == side->position.end()) continue;
@@ -150,21 +145,28 @@ QKGEOM_INLINE void position_range::add(const captured_layer& rows) {
   }
 }
 
-QKGEOM_INLINE std::vector<report_note> notes_of(const capture_set& source, const model_report& report,
-                                                const position_range& rows) {
+std::vector<report_note> notes_of(const capture_set& source, const model_report& report, const position_range& rows) {
   const auto& manifest = source.manifest();
   const auto listed = static_cast<index_t>(source.listed_documents().size());
   std::vector<report_note> notes;
-  detail::note_rope_stage(manifest, notes);
+  note_rope_stage(manifest, notes);
   if (auto n = note_on_documents(listed > 0 ? listed : source.documents())) notes.push_back(std::move(*n));
-  detail::note_rows(report, manifest.model.head_dim, notes);
-  detail::note_queries(report, notes);
-  detail::note_positions(rows, manifest.context_length, notes);
-  detail::note_model_context(manifest, notes);
-  detail::note_idle_scaling(manifest, notes);
-  detail::note_soft_cap(manifest, notes);
-  detail::note_same_texts(source, notes);
+  note_rows(report, manifest.model.head_dim, notes);
+  note_queries(report, notes);
+  note_positions(rows, manifest.context_length, notes);
+  note_model_context(manifest, notes);
+  note_idle_scaling(manifest, notes);
+  note_soft_cap(manifest, notes);
+  note_same_texts(source, notes);
   return notes;
+}
+
+void write_notes_csv(const std::filesystem::path& path,
+                     const std::vector<std::pair<std::string, std::vector<report_note>>>& models) {
+  csv_writer csv(path, {"model", "note", "text"});
+  for (const auto& [model, notes] : models)
+    for (const auto& n : notes) csv.row(model, n.name, n.text);
+  csv.commit();
 }
 
 }  // namespace qkgeom

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT
-#pragma once
+#include "qkgeom/report/analyse_layer.hpp"
 
 #include <cstddef>
-#include <utility>
-
-#include "qkgeom/report/known_moments.hpp"
 
 namespace qkgeom {
 
-QKGEOM_INLINE known_moments known_moments_of(std::vector<token_moments> blocks, bool each_block) {
+known_moments known_moments_of(std::vector<token_moments> blocks, bool each_block) {
   if (!each_block) {
     for (std::size_t b = 1; b < blocks.size(); ++b) merge(blocks.at(0), blocks[b]);
     blocks.resize(1);

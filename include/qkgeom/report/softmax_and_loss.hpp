@@ -5,9 +5,12 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "qkgeom/io/capture_statistics.hpp"
+#include "qkgeom/io/csv.hpp"
+#include "qkgeom/plasticity/summary.hpp"
 #include "qkgeom/stats/jackknife.hpp"
 
 namespace qkgeom {
@@ -47,16 +50,29 @@ struct softmax_report {
 
 /// Where attention goes, by head and bucket of queries; none unless every capture holds it over the same buckets. Reads
 /// one layer at a time. A group's means are over the queries of all its heads.
-QKGEOM_INLINE std::optional<softmax_report> softmax_of(const capture_set& source);
+std::optional<softmax_report> softmax_of(const capture_set& source);
 
 /// softmax.csv: a row per group or head and query bucket.
-QKGEOM_INLINE void write_softmax_csv(const std::filesystem::path& path, const softmax_report& report);
+void write_softmax_csv(const std::filesystem::path& path, const softmax_report& report);
 
 /// softmax_distance.csv: a row per group or head, query bucket and bin of distances that some of its queries have.
-QKGEOM_INLINE void write_softmax_distance_csv(const std::filesystem::path& path, const softmax_report& report);
+void write_softmax_distance_csv(const std::filesystem::path& path, const softmax_report& report);
+
+/// -ln p of the next token by the position that predicts it: means over the tokens of each bucket, of the whole
+/// context, and of the buckets whose middle lies in its first and in its last fifth; errors over documents.
+struct loss_report {
+  bucket_edges buckets;
+  std::vector<estimate> loss{};          ///< (buckets) nats per token
+  std::vector<double> tokens{};          ///< (buckets) predicted tokens
+  std::vector<std::size_t> documents{};  ///< (buckets) documents that have some
+  estimate overall{}, first20{}, last20{};
+  double all_tokens = 0;
+};
+
+/// The losses that captures hold; none unless all of them do, over the same buckets.
+std::optional<loss_report> loss_of(const capture_set& source);
+
+/// loss.csv: a row per bucket of positions.
+void write_loss_csv(const std::filesystem::path& path, const loss_report& report);
 
 }  // namespace qkgeom
-
-#if !defined(QKGEOM_PRECOMPILED)
-#include "qkgeom/report/detail/softmax_csv.hpp"
-#endif

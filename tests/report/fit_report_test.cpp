@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "qkgeom/report/csv/fit_csv.hpp"
+#include "qkgeom/report/fit_report.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 // softmax.csv, softmax_distance.csv and loss.csv against means and jackknife errors over documents, written out here.
-#include "qkgeom/report/csv/softmax_csv.hpp"
+#include "qkgeom/report/softmax_and_loss.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "qkgeom/report/csv/loss_csv.hpp"
 #include "tests/io/sample_capture.hpp"
 #include "tests/io/scratch.hpp"
 

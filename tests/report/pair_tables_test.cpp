@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Tables of what stands behind a profile, read back and compared with the profile they were written from.
-#include "qkgeom/report/csv/pair_csv.hpp"
+#include "qkgeom/report/head_tables.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/plasticity/pair_terms.hpp"
-#include "qkgeom/report/pair_summary.hpp"
+#include "qkgeom/report/model_summary.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace {
