@@ -12,6 +12,6 @@ int main() {
   const auto rows = qkgeom::plant<float>({.dim = 4, .context_length = 256, .documents = 3, .rows = 20});
   qkgeom::model_report report{"planted", 256, qkgeom::bucket_edges({0, 128, 256}), {}};
   report.heads = qkgeom::analyse_layer(cpu, as_layer(rows.view()), {0, true, {0}, {0}}, report.buckets, 256, {});
-  qkgeom::write_heads_csv("heads.csv", report);
+  qkgeom::write_csv("heads.csv", heads_table(report));
   return qkgeom::read_csv("heads.csv").rows() == 1 ? 0 : 1;
 }

@@ -153,4 +153,21 @@ csv_writer& csv_writer::append(std::string_view text) {
   return *this;
 }
 
+void write_csv(const std::filesystem::path& path, const table& t) {
+  std::vector<std::string> names;
+  for (const auto& c : t.columns) names.push_back(c.name);
+  csv_writer csv(path, std::move(names));
+  const auto add = [&]<class T>(const T& x) {
+    if constexpr (std::is_same_v<T, std::monostate>)
+      csv.add(std::nullopt);
+    else
+      csv.add(x);
+  };
+  t.rows([&](const std::vector<table_field>& fields) {
+    for (const auto& field : fields) std::visit(add, field);
+    csv.end_row();
+  });
+  csv.commit();
+}
+
 }  // namespace qkgeom

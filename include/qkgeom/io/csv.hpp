@@ -6,12 +6,15 @@
 #include <cmath>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "qkgeom/core/config.hpp"
@@ -106,5 +109,87 @@ class csv_writer {
   std::string line_;
   std::size_t fields_ = 0, rows_ = 0;  // row 0 is the header
 };
+
+/// A field of a table: null, a truth value, a whole number, a number or a text. NaN is null.
+using table_field = std::variant<std::monostate, bool, std::int64_t, double, std::string>;
+
+/// The field of a value: a number, a text, or an optional of one.
+template <class T>
+table_field field_of(const T& x) {
+  if constexpr (requires { x.has_value(); })
+    return x ? field_of(*x) : table_field();
+  else if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, double>)
+    return x;
+  else if constexpr (std::integral<T>)
+    return static_cast<std::int64_t>(x);
+  else
+    return std::string(x);
+}
+
+/// A column's name, and what stands in it, with the unit.
+struct column_text {
+  std::string name, meaning;
+};
+
+/// A table: its columns, and its rows one by one.
+struct table {
+  std::vector<column_text> columns;
+  /// Calls `row(fields)` for each row, a field per column.
+  std::function<void(const std::function<void(const std::vector<table_field>&)>& row)> rows;
+};
+
+/// Columns of a table whose rows are made of a `Row` each.
+template <class Row>
+class table_columns {
+ public:
+  /// Adds the column NAME of `value(row)`; where that is an estimate, also the columns NAME_error and, over heads,
+  /// NAME_head_error.
+  template <class Value>
+  table_columns& add(const std::string& name, std::string meaning, Value value) {
+    using result = std::decay_t<std::invoke_result_t<Value, const Row&>>;
+    columns_.push_back({name, std::move(meaning)});
+    if constexpr (requires(result e) { e.error; }) columns_.push_back({name + "_error", "its standard error"});
+    if constexpr (requires(result e) { e.head_error; })
+      columns_.push_back({name + "_head_error", "its standard error if the heads were drawn from many like them"});
+    put_.push_back([value = std::move(value)](const Row& row, std::vector<table_field>& fields) {
+      const auto& x = std::invoke(value, row);
+      if constexpr (requires { x.error; }) {
+        fields.push_back(x.value);
+        fields.push_back(x.error);
+        if constexpr (requires { x.head_error; }) fields.push_back(x.head_error);
+      } else {
+        fields.push_back(field_of(x));
+      }
+    });
+    return *this;
+  }
+
+  /// Adds the columns of a list, each with a name, a meaning and a value.
+  template <class List>
+  table_columns& add_all(const List& list) {
+    for (const auto& c : list) add(c.name, c.meaning, c.value);
+    return *this;
+  }
+
+  /// The table whose rows `each(f)` hands to f. What `each` refers to must live as long as the table.
+  template <class Each>
+  table with_rows(Each each) && {
+    return {std::move(columns_), [put = std::move(put_), each = std::move(each)](const auto& row) {
+              std::vector<table_field> fields;
+              each([&](const Row& r) {
+                fields.clear();
+                for (const auto& p : put) p(r, fields);
+                row(fields);
+              });
+            }};
+  }
+
+ private:
+  std::vector<column_text> columns_;
+  std::vector<std::function<void(const Row&, std::vector<table_field>&)>> put_;
+};
+
+/// Writes a table as a CSV file, which appears whole or not at all (see `csv_writer`).
+void write_csv(const std::filesystem::path& path, const table& t);
 
 }  // namespace qkgeom

@@ -2,6 +2,7 @@
 #include "qkgeom/report/columns.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace qkgeom {
 
@@ -9,7 +10,7 @@ const std::vector<head_column>& rotation_columns() {
   static const std::vector<head_column> columns = [] {
     std::vector<head_column> list;
     for (const auto& n : rotation_numbers)
-      list.push_back({n.name, [n](const head_report& h) { return n.of(h.rotation); }});
+      list.push_back({n.name, n.meaning, [of = n.of](const head_report& h) { return of(h.rotation); }});
     return list;
   }();
   return columns;
@@ -23,30 +24,35 @@ const std::vector<head_column>& pca_columns() {
     return sum;
   };
   static const std::vector<head_column> columns = {
-      {"ev_pc0", [](const head_report& h) { return h.pca.explained_variance[0]; }},
-      {"r_q_pc0", [](const head_report& h) { return h.pca.r_q[0]; }},
-      {"r_k_pc0", [](const head_report& h) { return h.pca.r_k[0]; }},
-      {"q_linear_share", [](const head_report& h) { return h.pca.q_linear_share; }},
-      {"k_linear_share", [](const head_report& h) { return h.pca.k_linear_share; }},
-      {"q_linear_share_pc10", [](const head_report& h) { return share_of_ten(h.pca, h.pca.r_q); }},
-      {"k_linear_share_pc10", [](const head_report& h) { return share_of_ten(h.pca, h.pca.r_k); }}};
+      {"ev_pc0", "share of the pooled variance in component 0", [](auto& h) { return h.pca.explained_variance[0]; }},
+      {"r_q_pc0", "correlation of queries with position along component 0", [](auto& h) { return h.pca.r_q[0]; }},
+      {"r_k_pc0", "correlation of keys with position along component 0", [](auto& h) { return h.pca.r_k[0]; }},
+      {"q_linear_share", "share of the queries' variance that is linear in position",
+       [](auto& h) { return h.pca.q_linear_share; }},
+      {"k_linear_share", "share of the keys' variance that is linear in position",
+       [](auto& h) { return h.pca.k_linear_share; }},
+      {"q_linear_share_pc10", "queries over the first ten components: sum of explained variance times r^2",
+       [](auto& h) { return share_of_ten(h.pca, h.pca.r_q); }},
+      {"k_linear_share_pc10", "the same of the keys", [](auto& h) { return share_of_ten(h.pca, h.pca.r_k); }}};
   return columns;
 }
 
 const std::vector<head_column>& plasticity_columns() {
   static const std::vector<head_column> columns = {
-      {"ap_overall", [](const head_report& h) { return h.summaries[0].overall.value; }},
-      {"ap_first_20pct", [](const head_report& h) { return h.summaries[0].first20.value; }},
-      {"ap_last_20pct", [](const head_report& h) { return h.summaries[0].last20.value; }},
-      {"ap_drop", [](const head_report& h) { return h.summaries[0].drop.value; }},
-      {"ap_empirical",
-       [](const head_report& h) { return h.empirical_summary ? h.empirical_summary->overall.value : std::nan(""); }},
-      {"ap_empirical_unbiased",
-       [](const head_report& h) { return h.empirical_unbiased ? h.empirical_unbiased->overall.value : std::nan(""); }},
-      {"ap_overall_error", [](const head_report& h) { return h.summaries[0].overall.error; }},
-      {"ap_first_20pct_error", [](const head_report& h) { return h.summaries[0].first20.error; }},
-      {"ap_last_20pct_error", [](const head_report& h) { return h.summaries[0].last20.error; }},
-      {"ap_drop_error", [](const head_report& h) { return h.summaries[0].drop.error; }}};
+      {"ap_overall", "plasticity over the context; buckets weigh by their queries",
+       [](auto& h) { return h.summaries[0].overall.value; }},
+      {"ap_first_20pct", "the same over buckets whose middle lies in its first fifth",
+       [](auto& h) { return h.summaries[0].first20.value; }},
+      {"ap_last_20pct", "the same in its last fifth", [](auto& h) { return h.summaries[0].last20.value; }},
+      {"ap_drop", "first fifth less last", [](auto& h) { return h.summaries[0].drop.value; }},
+      {"ap_empirical", "ap_overall of the observed queries, plug-in; empty without `empirical` in `--covariance`",
+       [](auto& h) { return h.empirical_summary ? h.empirical_summary->overall.value : std::nan(""); }},
+      {"ap_empirical_unbiased", "n/(n-1) times it",
+       [](auto& h) { return h.empirical_unbiased ? h.empirical_unbiased->overall.value : std::nan(""); }},
+      {"ap_overall_error", "its standard error", [](auto& h) { return h.summaries[0].overall.error; }},
+      {"ap_first_20pct_error", "its standard error", [](auto& h) { return h.summaries[0].first20.error; }},
+      {"ap_last_20pct_error", "its standard error", [](auto& h) { return h.summaries[0].last20.error; }},
+      {"ap_drop_error", "its standard error", [](auto& h) { return h.summaries[0].drop.error; }}};
   return columns;
 }
 

@@ -10,6 +10,205 @@ namespace qkgeom {
 
 namespace {
 
+/// Throws, beginning with `name`, unless every head has PCA and rotation.
+void require_geometry(const char* name, const std::vector<head_report>& heads) {
+  for (const auto& h : heads)
+    require(!h.pca.r_q.empty(), name, ": layer ", h.layer, " head ", h.q_head,
+            " has no PCA and rotation (analysis_options::geometry)");
+}
+
+/// Throws, beginning with `name`, unless every head has the headline profile and its summary.
+void require_plasticity(const char* name, const std::vector<head_report>& heads) {
+  for (const auto& h : heads)
+    require(!h.profiles.empty() && !h.summaries.empty(), name, ": layer ", h.layer, " head ", h.q_head,
+            " has no profile (analysis_options::plasticity)");
+}
+
+/// Hands out the heads of a report as rows.
+auto each_head(const model_report& report) {
+  return [&report](const auto& f) {
+    for (const auto& h : report.heads) f(h);
+  };
+}
+
+/// Columns of rows that belong to a head.
+template <class Row>
+table_columns<Row> columns_of_head_rows(const char* q_head = "q_head") {
+  table_columns<Row> c;
+  c.add("layer", "number of the layer", [](auto& r) { return r.head.layer; });
+  c.add(q_head, "number of the query head", [](auto& r) { return r.head.q_head; });
+  return c;
+}
+
+}  // namespace
+
+table heads_table(const model_report& report) {
+  require_geometry("heads.csv", report.heads);
+  require_plasticity("heads.csv", report.heads);
+  table_columns<head_report> c;
+  c.add("layer", "number of the layer", &head_report::layer);
+  c.add("q_head", "number of the query head", &head_report::q_head);
+  c.add("k_head", "number of the key head that it reads", &head_report::k_head);
+  c.add("rope", "whether the layer has rotary embedding", &head_report::rope);
+  c.add("window", "tokens that the layer sees; empty: all", &head_report::window);
+  c.add("head_class", "class by the correlations of component 0, against `--low` and `--high`",
+        [](auto& h) { return name_of(h.pca.head_class); });
+  c.add_all(pca_columns()).add_all(rotation_columns());
+  c.add("covariance", "query model behind the columns ap_*", [](auto& h) { return h.profiles[0].covariance; });
+  c.add("pairs", "pairs of keys, summed over query buckets", [](auto& h) { return h.summaries[0].pairs; });
+  c.add_all(plasticity_columns());
+  return std::move(c).with_rows(each_head(report));
+}
+
+table qk_table(const model_report& report) {
+  struct component {
+    const head_report& head;
+    std::size_t j;
+  };
+  auto c = columns_of_head_rows<component>("head");
+  c.add("pc", "component, from 0", [](auto& r) { return r.j; });
+  c.add("r_q", "correlation of queries with position", [](auto& r) { return r.head.pca.r_q[r.j]; });
+  c.add("r_k", "correlation of keys with position", [](auto& r) { return r.head.pca.r_k[r.j]; });
+  c.add("explained_variance", "share of the pooled variance",
+        [](auto& r) { return r.head.pca.explained_variance[r.j]; });
+  return std::move(c).with_rows([&report](const auto& f) {
+    for (const auto& h : report.heads)
+      for (std::size_t j = 0; j < h.pca.r_q.size(); ++j) f(component{h, j});
+  });
+}
+
+table rotated_table(const model_report& report) {
+  require_geometry("rotated.csv", report.heads);
+  table_columns<head_report> c;
+  c.add("layer", "number of the layer", &head_report::layer);
+  c.add("head", "number of the query head", &head_report::q_head);
+  c.add("k_head", "number of the key head that it reads", &head_report::k_head);
+  return std::move(c.add_all(rotation_columns())).with_rows(each_head(report));
+}
+
+table profile_table(const model_report& report) {
+  struct head_bucket {
+    const head_report& head;
+    std::size_t b;
+    const profile_bucket& bucket;
+    std::string_view model;
+  };
+  auto c = columns_of_head_rows<head_bucket>();
+  c.add("q_bucket", "query bucket, from 0", [](auto& r) { return r.b; });
+  c.add("start", "its first token", [](auto& r) { return r.bucket.start; });
+  c.add("end", "one past its last token", [](auto& r) { return r.bucket.end; });
+  c.add("plasticity", "mean over its pairs", [](auto& r) { return r.bucket.plasticity; });
+  c.add("standard_error", "its standard error", [](auto& r) { return r.bucket.standard_error; });
+  c.add("pairs", "pairs of keys admitted", [](auto& r) { return r.bucket.pairs; });
+  c.add("queries", "queries in the bucket", [](auto& r) { return r.bucket.queries; });
+  c.add("covariance", "query model, or `empirical` (plug-in) and `empirical_unbiased` (n/(n-1) times it)",
+        [](auto& r) { return r.model; });
+  c.add("sampling_error", "standard error that drawing pairs adds; 0 where all were used",
+        [](auto& r) { return r.bucket.sampling_error; });
+  return std::move(c).with_rows([&report](const auto& f) {
+    const auto rows = [&](const head_report& h, const plasticity_profile_result& p, std::string_view model) {
+      for (std::size_t b = 0; b < p.buckets.size(); ++b) f(head_bucket{h, b, p.buckets[b], model});
+    };
+    for (const auto& h : report.heads) {
+      for (const auto& p : h.profiles) rows(h, p, p.covariance);
+      if (!h.empirical) continue;
+      rows(h, *h.empirical, "empirical");
+      rows(h, unbiased(*h.empirical), "empirical_unbiased");
+    }
+  });
+}
+
+table heatmap_table(const model_report& report) {
+  struct head_cell {
+    const head_report& head;
+    const plasticity_heatmap& map;
+    index_t i, j;
+  };
+  auto c = columns_of_head_rows<head_cell>();
+  c.add("key_distance", "tokens between the keys: the cell's lower edge", [](auto& r) { return r.i * r.map.cell; });
+  c.add("query_distance", "tokens from the keys' middle to the query: the cell's lower edge",
+        [](auto& r) { return r.j * r.map.cell; });
+  c.add("plasticity", "mean over the cell's pairs", [](auto& r) { return r.map.mean(r.i, r.j); });
+  c.add("pairs", "how many pairs; drawn pairs count for those they stand for",
+        [](auto& r) { return r.map.weight[r.i * r.map.width + r.j]; });
+  return std::move(c).with_rows([&report](const auto& f) {
+    for (const auto& h : report.heads) {
+      if (h.profiles.empty()) continue;
+      const auto& map = h.profiles[0].heatmap;
+      for (index_t i = 0; i < map.width; ++i)
+        for (index_t j = 0; j < map.width; ++j)
+          if (map.weight[i * map.width + j] > 0) f(head_cell{h, map, i, j});
+    }
+  });
+}
+
+table bins_table(const model_report& report) {
+  require_plasticity("bins.csv", report.heads);
+  struct head_bin {
+    const head_report& head;
+    const char* kind;
+    const bin_mean& bin;
+  };
+  auto c = columns_of_head_rows<head_bin>();
+  c.add("kind", "`quintile`, `decile`, `length` (0 to L/16, then doubling)", [](auto& r) { return r.kind; });
+  c.add("start", "first token of the bin, may be a fraction", [](auto& r) { return r.bin.start; });
+  c.add("end", "its end, may be a fraction", [](auto& r) { return r.bin.end; });
+  c.add("plasticity", "mean over the query buckets whose middle lies in the bin, by their queries",
+        [](auto& r) { return r.bin.plasticity.value; });
+  c.add("standard_error", "its standard error", [](auto& r) { return r.bin.plasticity.error; });
+  return std::move(c).with_rows([&report](const auto& f) {
+    const std::pair<const char*, std::vector<double>> kinds[] = {{"quintile", equal_bins(report.context_length, 5)},
+                                                                 {"decile", equal_bins(report.context_length, 10)},
+                                                                 {"length", length_bins(report.context_length)}};
+    for (const auto& h : report.heads)
+      for (const auto& [kind, edges] : kinds)
+        for (const auto& bin : bin_means(h.profiles[0], edges)) f(head_bin{h, kind, bin});
+  });
+}
+
+table model_report_table(const model_report& report) {
+  require_plasticity("model_report.csv", report.heads);
+  struct model_means {
+    std::string model;
+    group_summary all;
+    std::array<double, 10> decile;
+  };
+  table_columns<model_means> c;
+  c.add("model", "its name", &model_means::model);
+  c.add("ap_overall", "mean over heads of ap_overall", [](auto& m) { return m.all.overall.value; });
+  c.add("ap_first_20pct", "mean over heads of ap_first_20pct", [](auto& m) { return m.all.first20.value; });
+  c.add("ap_last_20pct", "mean over heads of ap_last_20pct", [](auto& m) { return m.all.last20.value; });
+  c.add("ap_drop", "mean over heads of ap_drop", [](auto& m) { return m.all.drop.value; });
+  for (std::size_t i = 0; i < 10; ++i)
+    c.add("ap_decile_" + std::to_string(i + 1), "mean over heads in this tenth of the context",
+          [i](auto& m) { return m.decile[i]; });
+  return std::move(c).with_rows([&report](const auto& f) {
+    std::array<double, 10> mean{}, count{};
+    for (const auto& h : report.heads) {
+      const auto bins = bin_means(h.profiles[0], equal_bins(report.context_length, 10));
+      for (std::size_t i = 0; i < 10; ++i)
+        if (!std::isnan(bins[i].plasticity.value)) {
+          mean[i] += bins[i].plasticity.value;
+          ++count[i];
+        }
+    }
+    for (std::size_t i = 0; i < 10; ++i) mean[i] = count[i] > 0 ? mean[i] / count[i] : std::nan("");
+    f(model_means{report.model, summarize_heads(report, report.model, every_head(report.heads)), mean});
+  });
+}
+
+void write_head_tables(const std::filesystem::path& folder, const model_report& report, bool heatmap) {
+  write_csv(folder / "heads.csv", heads_table(report));
+  write_csv(folder / "qk.csv", qk_table(report));
+  write_csv(folder / "rotated.csv", rotated_table(report));
+  write_csv(folder / "profile.csv", profile_table(report));
+  write_csv(folder / "bins.csv", bins_table(report));
+  write_csv(folder / "model_report.csv", model_report_table(report));
+  if (heatmap) write_csv(folder / "heatmap.csv", heatmap_table(report));
+}
+
+namespace {
+
 std::vector<std::string> component_names() {
   std::vector<std::string> names;
   add_estimate_names(names, "plasticity");

@@ -11,11 +11,31 @@
 #include "qkgeom/plasticity/bucket_table.hpp"
 #include "qkgeom/plasticity/decay.hpp"
 #include "qkgeom/report/columns.hpp"
-#include "qkgeom/report/csv/head_csv.hpp"
 #include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/head_report.hpp"
 
 namespace qkgeom {
+
+/// Tables of heads are called as their files (docs/formats.md). A table refers to the report, which must outlive it.
+/// These functions throw `error` if the report was made without the analyses that the table needs.
+
+/// heads.csv: a row per head, all analyses side by side.
+table heads_table(const model_report& report);
+/// qk.csv: a row per head and principal component.
+table qk_table(const model_report& report);
+/// rotated.csv: a row per head with the rotation's numbers.
+table rotated_table(const model_report& report);
+/// profile.csv: a row per head, query bucket and model.
+table profile_table(const model_report& report);
+/// heatmap.csv: a row per head and cell with pairs.
+table heatmap_table(const model_report& report);
+/// bins.csv: means of the headline profile over quintiles, deciles and length bins.
+table bins_table(const model_report& report);
+/// model_report.csv: one row, means over heads of the headline summaries and of the ten deciles.
+table model_report_table(const model_report& report);
+
+/// Writes all of these into a folder; heatmap.csv where the analysis made heatmaps.
+void write_head_tables(const std::filesystem::path& folder, const model_report& report, bool heatmap);
 
 /// components.csv: the terms of each profile that has them: a row per query bucket (`level` is bucket; start and
 /// end in tokens) and a row per heatmap cell with pairs (`level` is cell; distances in tokens, the cell's lower edge):
