@@ -64,7 +64,7 @@ head_id parse_head(const std::string& text, const std::string& option) {
 }
 
 void write_notes(output_folder& out, const analysed& a) {
-  write_notes_csv(out.table("notes.csv"), {{a.report.model, a.report.notes}});
+  write_csv(out.table("notes.csv"), notes_table({{a.report.model, a.report.notes}}));
 }
 
 void write_pca(output_folder& out, const analysed& a, const class_thresholds& thresholds) {
@@ -118,7 +118,7 @@ void write_heads(output_folder& out, const analysed& a) {
   write_layers_csv(out.table("layers.csv"), a.report);
   write_csv(out.table("model_report.csv"), model_report_table(a.report));
   write_model_columns_csv(out.table("model_columns.csv"), column_summaries(a.report));
-  write_model_heatmap_csv(out.table("model_heatmap.csv"), model_heatmaps(a.report));
+  write_csv(out.table("model_heatmap.csv"), model_heatmap_table(model_heatmaps(a.report)));
   write_heterogeneity_csv(out.table("heterogeneity.csv"), heterogeneity(a.report));
   write_recovery_csv(out.table("recovery.csv"), a.report, recovery(a.report));
 }

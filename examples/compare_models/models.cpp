@@ -242,7 +242,7 @@ void write_models(output_folder& out, const std::vector<compared_model>& models,
   std::vector<std::pair<std::string, std::vector<report_note>>> notes;
   for (const auto& m : models) notes.emplace_back(m.label, m.notes);
   notes.emplace_back("", notes_of(models));
-  write_notes_csv(out.table("notes.csv"), notes);
+  write_csv(out.table("notes.csv"), notes_table(notes));
   write_models_csv(out.table("models.csv"), models);
   write_positions_csv(out.table("positions.csv"), models);
   write_model_components_csv(out.table("model_components.csv"), models);

@@ -60,7 +60,7 @@ using geometry_tables = test::in_scratch_folder;
 
 TEST_F(geometry_tables, complement) {
   const auto path = folder / "complement.csv";
-  write_complement_csv(path, planted_model().complement);
+  write_csv(path, complement_table(planted_model().complement));
   const auto frequency = column_of(path, "k_frequency"), plane = column_of(path, "plane");
   ASSERT_EQ(frequency.size(), 9u);  // three heads of (8 - 2) / 2 planes
   EXPECT_EQ(frequency[4], planted_model().complement[1].complement.planes[1].k.frequency);
@@ -70,8 +70,8 @@ TEST_F(geometry_tables, complement) {
 
 TEST_F(geometry_tables, decay) {
   const auto path = folder / "decay.csv", profile = folder / "decay_profile.csv";
-  write_decay_csv(path, planted_model().decay);
-  write_decay_profile_csv(profile, planted_model().decay);
+  write_csv(path, decay_table(planted_model().decay));
+  write_csv(profile, decay_profile_table(planted_model().decay));
   const auto gamma = column_of(path, "abs_gamma_median");
   ASSERT_EQ(gamma.size(), 6u);
   EXPECT_EQ(gamma[3], planted_model().decay[1].decay.pooled.abs_gamma.median);
@@ -107,7 +107,7 @@ TEST_F(geometry_tables, model_level) {
   EXPECT_TRUE(std::isnan(column_of(folder / "recovery.csv", "layers")[1]));
 
   const auto maps = model_heatmaps(report);
-  write_model_heatmap_csv(folder / "model_heatmap.csv", maps);
+  write_csv(folder / "model_heatmap.csv", model_heatmap_table(maps));
   double filled = 0;
   for (const index_t n : maps[0].heads) filled += n > 0;
   EXPECT_EQ(static_cast<double>(column_of(folder / "model_heatmap.csv", "plasticity").size()), filled);

@@ -32,7 +32,7 @@ TEST_F(fit_table, has_a_row_a_head_that_holds_what_was_found) {
       heads.push_back(std::move(h));
   }
   ASSERT_EQ(static_cast<index_t>(heads.size()), source.manifest().query_heads());
-  write_fits_csv(path_, heads);
+  write_csv(path_, fits_table(heads));
   const auto table = read_csv(path_);
   ASSERT_EQ(table.rows(), heads.size());
   for (const auto& name : table.columns())
@@ -109,7 +109,7 @@ TEST_F(fit_table, gaps_csv_has_a_row_a_bucket_and_model) {
   head.empirical = empirical_profile(ctx_, rows.view(), grid, 512);
   model_report report;
   report.heads = {head};
-  write_gaps_csv(path_, report);
+  write_csv(path_, gaps_table(report));
   const auto table = read_csv(path_);
   ASSERT_EQ(table.rows(), 8u);
   EXPECT_EQ(table.column("covariance")[4], "joint");

@@ -51,7 +51,7 @@ struct pair_tables : testing::Test {
 };
 
 TEST_F(pair_tables, components_of_buckets_and_cells) {
-  write_components_csv(folder / "components.csv", report);
+  write_csv(folder / "components.csv", components_table(report));
   const read_table t(folder / "components.csv");
   const auto& profile = report.heads[0].profiles[0];
   const auto z = term_profile(profile, pair_term::abs_z);
@@ -79,11 +79,11 @@ TEST_F(pair_tables, components_of_buckets_and_cells) {
   EXPECT_EQ(buckets, 5u);
   EXPECT_GT(cells, 5u);
   report.heads[0].profiles[0] = plasticity_profile(ctx, model, rows.view());
-  EXPECT_THROW(write_components_csv(folder / "components.csv", report), error);
+  EXPECT_THROW(write_csv(folder / "components.csv", components_table(report)), error);
 }
 
 TEST_F(pair_tables, later_keys_beside_the_bias) {
-  write_later_keys_csv(folder / "later_keys.csv", report);
+  write_csv(folder / "later_keys.csv", later_keys_table(report));
   const read_table t(folder / "later_keys.csv");
   ASSERT_EQ(t.rows(), 1u);
   const auto later = term_profile(report.heads[0].profiles[0], pair_term::later_wins);
@@ -110,7 +110,7 @@ TEST_F(pair_tables, later_keys_beside_the_bias) {
 
 TEST_F(pair_tables, bucket_table) {
   const std::vector<plasticity_bucket_table> tables{qkgeom::bucket_table(ctx, model, rows.view())};
-  write_bucket_table_csv(folder / "bucket_table.csv", report, tables);
+  write_csv(folder / "bucket_table.csv", bucket_table_table(report, tables));
   const read_table t(folder / "bucket_table.csv");
   std::size_t filled = 0;
   for (const auto& c : tables[0].cells) filled += c.pairs > 0;
@@ -123,7 +123,7 @@ TEST_F(pair_tables, bucket_table) {
     EXPECT_EQ(t.number(r, "pairs"), static_cast<double>(cell.pairs));
     EXPECT_EQ(t.number(r, "k_end"), 200 * (t.number(r, "k_bucket") + 1));
   }
-  EXPECT_THROW(write_bucket_table_csv(folder / "bucket_table.csv", report, {}), error);
+  EXPECT_THROW(write_csv(folder / "bucket_table.csv", bucket_table_table(report, {})), error);
 }
 
 TEST_F(pair_tables, sampling_errors_of_summaries_by_hand) {

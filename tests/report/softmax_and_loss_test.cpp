@@ -127,9 +127,9 @@ TEST_F(softmax_tables, losses_by_position) {
 }
 
 TEST_F(softmax_tables, as_files) {
-  write_softmax_csv(folder / "softmax.csv", *softmax_of(source()));
-  write_softmax_distance_csv(folder / "distance.csv", *softmax_of(source()));
-  write_loss_csv(folder / "loss.csv", *loss_of(source()));
+  write_csv(folder / "softmax.csv", softmax_table(*softmax_of(source())));
+  write_csv(folder / "distance.csv", softmax_distance_table(*softmax_of(source())));
+  write_csv(folder / "loss.csv", loss_table(*loss_of(source())));
   const auto softmax = read_csv(folder / "softmax.csv"), distance = read_csv(folder / "distance.csv"),
              loss = read_csv(folder / "loss.csv");
   EXPECT_EQ(softmax.rows(), 6u * 4);

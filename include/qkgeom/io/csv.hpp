@@ -116,7 +116,9 @@ using table_field = std::variant<std::monostate, bool, std::int64_t, double, std
 /// The field of a value: a number, a text, or an optional of one.
 template <class T>
 table_field field_of(const T& x) {
-  if constexpr (requires { x.has_value(); })
+  if constexpr (std::is_same_v<T, table_field>)
+    return x;
+  else if constexpr (requires { x.has_value(); })
     return x ? field_of(*x) : table_field();
   else if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, double>)
     return x;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -95,7 +94,7 @@ std::vector<head_fit> fit_layer(Context& ctx, const layer_view<T>& all, const la
                                 const bucket_edges& buckets, const fit_options& options = {});
 
 /// fits.csv: a row per head; the fit columns under the names of the author's tool, then ours.
-void write_fits_csv(const std::filesystem::path& path, const std::vector<head_fit>& heads);
+table fits_table(const std::vector<head_fit>& heads);
 
 /// Gaussian minus empirical plasticity by query bucket, with the jackknife error of the difference over documents; NaN
 /// where either is. Throws `error` if the two are of different buckets, documents or pairs.
@@ -103,7 +102,7 @@ plasticity_profile_result plasticity_gap(const plasticity_profile_result& gaussi
                                          const plasticity_profile_result& empirical_unbiased);
 
 /// gaps.csv: `plasticity_gap`, a row per head, query bucket and query model of the report.
-void write_gaps_csv(const std::filesystem::path& path, const model_report& report);
+table gaps_table(const model_report& report);
 
 template <context Context, class T>
 std::vector<head_fit> fit_layer(Context& ctx, const layer_view<T>& all, const layer_names& names,

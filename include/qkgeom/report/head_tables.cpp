@@ -209,88 +209,134 @@ void write_head_tables(const std::filesystem::path& folder, const model_report& 
 
 namespace {
 
-std::vector<std::string> component_names() {
-  std::vector<std::string> names;
-  add_estimate_names(names, "plasticity");
-  for (index_t p = 0; p < pair_terms; ++p) add_estimate_names(names, std::string(name_of(static_cast<pair_term>(p))));
-  return names;
-}
+/// A row of components.csv: of a query bucket or of a cell of the heatmap.
+struct term_row {
+  const head_report& head;
+  std::string_view covariance;
+  const char* level;
+  std::optional<std::size_t> bucket{};
+  std::optional<index_t> start{}, end{}, key_distance{}, query_distance{};
+  table_field pairs{};
+  std::array<estimate, 1 + pair_terms> means{};  ///< plasticity, then the terms
+};
 
-void write_bucket_components(csv_writer& csv, const head_report& h, const plasticity_profile_result& profile) {
-  std::vector<plasticity_profile_result> terms;
-  for (index_t p = 0; p < pair_terms; ++p) terms.push_back(term_profile(profile, static_cast<pair_term>(p)));
+template <class Each>
+void bucket_terms(const head_report& h, const plasticity_profile_result& profile, const Each& f) {
+  std::vector<plasticity_profile_result> means{profile};
+  for (index_t p = 0; p < pair_terms; ++p) means.push_back(term_profile(profile, static_cast<pair_term>(p)));
   for (std::size_t b = 0; b < profile.buckets.size(); ++b) {
     const auto& bucket = profile.buckets[b];
-    csv.add(h.layer).add(h.q_head).add(profile.covariance).add("bucket").add(b).add(bucket.start).add(bucket.end);
-    csv.add(std::nullopt).add(std::nullopt).add(bucket.pairs).add(bucket.plasticity).add(bucket.standard_error);
-    for (const auto& p : terms) csv.add(p.buckets[b].plasticity).add(p.buckets[b].standard_error);
-    csv.end_row();
+    term_row row{h, profile.covariance, "bucket", b, bucket.start, bucket.end};
+    row.pairs = field_of(bucket.pairs);
+    for (std::size_t m = 0; m < means.size(); ++m)
+      row.means[m] = {means[m].buckets[b].plasticity, means[m].buckets[b].standard_error};
+    f(row);
   }
 }
 
-void write_cell_components(csv_writer& csv, const head_report& h, const plasticity_profile_result& profile) {
+template <class Each>
+void cell_terms(const head_report& h, const plasticity_profile_result& profile, const Each& f) {
   const auto& map = profile.heatmap;
   if (map.terms.weight.empty()) return;
   for (index_t i = 0; i < map.width; ++i)
     for (index_t j = 0; j < map.width; ++j) {
-      const index_t cell = i * map.width + j;
-      if (!(map.terms.weight[cell] > 0)) continue;
-      csv.add(h.layer).add(h.q_head).add(profile.covariance).add("cell");
-      csv.add(std::nullopt).add(std::nullopt).add(std::nullopt).add(i * map.cell).add(j * map.cell);
-      csv.add(map.terms.weight[cell]);
-      add_estimate(csv, cell_mean(map, i, j));
-      for (index_t p = 0; p < pair_terms; ++p) add_estimate(csv, cell_mean(map, i, j, static_cast<pair_term>(p)));
-      csv.end_row();
+      const double weight = map.terms.weight[i * map.width + j];
+      if (!(weight > 0)) continue;
+      term_row row{h, profile.covariance, "cell"};
+      row.key_distance = i * map.cell;
+      row.query_distance = j * map.cell;
+      row.pairs = weight;
+      row.means[0] = cell_mean(map, i, j);
+      for (std::size_t p = 0; p < pair_terms; ++p) row.means[1 + p] = cell_mean(map, i, j, static_cast<pair_term>(p));
+      f(row);
     }
 }
 
 }  // namespace
 
-void write_components_csv(const std::filesystem::path& path, const model_report& report) {
-  std::vector<std::string> names{"layer", "q_head", "covariance",   "level",          "q_bucket",
-                                 "start", "end",    "key_distance", "query_distance", "pairs"};
-  for (auto& name : component_names()) names.push_back(std::move(name));
-  csv_writer csv(path, names);
-  bool any = report.heads.empty();
-  for (const auto& h : report.heads)
-    for (const auto& p : h.profiles) {
-      if (p.buckets.empty() || p.buckets[0].term_sum.size() != p.documents.size() * pair_terms) continue;
-      any = true;
-      write_bucket_components(csv, h, p);
-      write_cell_components(csv, h, p);
-    }
-  require(any, "cannot write ", path.string(), ": no profile has terms");
-  csv.commit();
+table components_table(const model_report& report) {
+  constexpr const char* meanings[] = {
+      "probability that the later key scores higher",
+      "abs(delta_1 (alpha + beta tau)), a term of the mean score difference m",
+      "abs(delta'mu_b), the other term of m",
+      "delta_1^2 times the variance of eps, a term of the variance v of the score difference",
+      "delta'Sigma_b delta, the other term of v",
+      "contribution to v of the covariance of the first coordinate with the others",
+      "abs(m) / sqrt(v)"};
+  static_assert(std::size(meanings) == pair_terms);
+  auto c = columns_of_head_rows<term_row>();
+  c.add("covariance", "query model", &term_row::covariance);
+  c.add("level", "`bucket`: a row per query bucket; `cell`: a row per heatmap cell", &term_row::level);
+  c.add("q_bucket", "query bucket, from 0; empty for cells", &term_row::bucket);
+  c.add("start", "its first token", &term_row::start);
+  c.add("end", "one past its last token", &term_row::end);
+  c.add("key_distance", "of the cell, as in heatmap.csv; empty for buckets", &term_row::key_distance);
+  c.add("query_distance", "of the cell, as in heatmap.csv; empty for buckets", &term_row::query_distance);
+  c.add("pairs", "pairs of keys", &term_row::pairs);
+  c.add("plasticity", "mean over the pairs", [](auto& r) { return r.means[0]; });
+  for (std::size_t p = 0; p < pair_terms; ++p)
+    c.add(std::string(name_of(static_cast<pair_term>(p))), meanings[p], [p](auto& r) { return r.means[1 + p]; });
+  return std::move(c).with_rows([&report](const auto& f) {
+    bool any = report.heads.empty();
+    for (const auto& h : report.heads)
+      for (const auto& p : h.profiles) {
+        if (p.buckets.empty() || p.buckets[0].term_sum.size() != p.documents.size() * pair_terms) continue;
+        any = true;
+        bucket_terms(h, p, f);
+        cell_terms(h, p, f);
+      }
+    require(any, "components.csv: no profile has terms");
+  });
 }
 
-void write_later_keys_csv(const std::filesystem::path& path, const model_report& report) {
-  csv_writer csv(path, {"layer", "q_head", "rope", "covariance", "bias_strength", "later_wins", "later_wins_error",
-                        "favoured_wins", "agrees", "agreeing_share", "agreeing_share_error"});
-  for (const auto& h : report.heads) {
-    const auto s = later_keys(h, report.context_length);
-    csv.row(h.layer, h.q_head, h.rope, h.profiles[0].covariance, s.bias_strength, s.later_wins.value,
-            s.later_wins.error, s.favoured_wins.value, s.agrees, s.agreeing_share.value, s.agreeing_share.error);
-  }
-  csv.commit();
+table later_keys_table(const model_report& report) {
+  struct row {
+    const head_report& head;
+    later_key_summary s;
+  };
+  auto c = columns_of_head_rows<row>();
+  c.add("rope", "whether the layer has rotary embedding", [](auto& r) { return r.head.rope; });
+  c.add("covariance", "query model", [](auto& r) { return r.head.profiles[0].covariance; });
+  c.add("bias_strength", "as in heads.csv", [](auto& r) { return r.s.bias_strength; });
+  c.add("later_wins", "probability that the later key scores higher", [](auto& r) { return r.s.later_wins; });
+  c.add("favoured_wins", "probability for the key that the bias favours; empty without a bias",
+        [](auto& r) { return r.s.favoured_wins.value; });
+  c.add("agrees", "whether favoured_wins is above 1/2", [](auto& r) { return r.s.agrees; });
+  c.add("agreeing_share", "share of the query buckets, by weight, where it is",
+        [](auto& r) { return r.s.agreeing_share; });
+  return std::move(c).with_rows([&report](const auto& f) {
+    for (const auto& h : report.heads) f(row{h, later_keys(h, report.context_length)});
+  });
 }
 
-void write_bucket_table_csv(const std::filesystem::path& path, const model_report& report,
-                            const std::vector<plasticity_bucket_table>& tables) {
-  require(tables.size() == report.heads.size(), "cannot write ", path.string(), ": ", tables.size(), " tables for ",
+table bucket_table_table(const model_report& report, const std::vector<plasticity_bucket_table>& tables) {
+  require(tables.size() == report.heads.size(), "bucket_table.csv: ", tables.size(), " tables for ",
           report.heads.size(), " heads");
-  csv_writer csv(path, {"layer", "q_head", "k_head", "q_bucket", "k_bucket", "q_start", "q_end", "k_start", "k_end",
-                        "plasticity", "standard_error", "sampling_error", "pairs", "covariance"});
-  for (std::size_t i = 0; i < tables.size(); ++i) {
-    const auto& h = report.heads[i];
-    const auto& table = tables[i];
-    for (index_t b = 0; b < table.query_buckets.count(); ++b)
-      for (index_t k = 0; k < table.key_buckets.count(); ++k)
-        if (const auto& cell = table.cell(b, k); cell.pairs > 0)
-          csv.row(h.layer, h.q_head, h.k_head, b, k, cell.start, cell.end, table.key_buckets.start(k),
-                  table.key_buckets.end(k), cell.plasticity, cell.standard_error, cell.sampling_error, cell.pairs,
-                  table.covariance);
-  }
-  csv.commit();
+  struct row {
+    const head_report& head;
+    const plasticity_bucket_table& of;
+    index_t b, k;
+    const profile_bucket& cell;
+  };
+  auto c = columns_of_head_rows<row>();
+  c.add("k_head", "number of the key head that it reads", [](auto& r) { return r.head.k_head; });
+  c.add("q_bucket", "query bucket, from 0", &row::b);
+  c.add("k_bucket", "key bucket, from 0", &row::k);
+  c.add("q_start", "first token of the query bucket", [](auto& r) { return r.cell.start; });
+  c.add("q_end", "one past its last token", [](auto& r) { return r.cell.end; });
+  c.add("k_start", "first token of the key bucket", [](auto& r) { return r.of.key_buckets.start(r.k); });
+  c.add("k_end", "one past its last token", [](auto& r) { return r.of.key_buckets.end(r.k); });
+  c.add("plasticity", "mean over the pairs", [](auto& r) { return r.cell.plasticity; });
+  c.add("standard_error", "its standard error", [](auto& r) { return r.cell.standard_error; });
+  c.add("sampling_error", "standard error that drawing pairs adds", [](auto& r) { return r.cell.sampling_error; });
+  c.add("pairs", "pairs of keys", [](auto& r) { return r.cell.pairs; });
+  c.add("covariance", "query model", [](auto& r) { return r.of.covariance; });
+  return std::move(c).with_rows([&report, &tables](const auto& f) {
+    for (std::size_t i = 0; i < tables.size(); ++i)
+      for (index_t b = 0; b < tables[i].query_buckets.count(); ++b)
+        for (index_t k = 0; k < tables[i].key_buckets.count(); ++k)
+          if (const auto& cell = tables[i].cell(b, k); cell.pairs > 0) f(row{report.heads[i], tables[i], b, k, cell});
+  });
 }
 
 model_heatmap heatmap_of(const model_report& report, std::string group, const std::vector<std::size_t>& heads,
@@ -332,68 +378,128 @@ std::vector<model_heatmap> model_heatmaps(const model_report& report, const mode
   return maps;
 }
 
-void write_model_heatmap_csv(const std::filesystem::path& path, const std::vector<model_heatmap>& maps) {
-  csv_writer csv(path, {"group", "key_distance", "query_distance", "plasticity", "head_error", "heads", "pairs"});
-  for (const auto& m : maps)
-    for (index_t i = 0; i < m.width; ++i)
-      for (index_t j = 0; j < m.width; ++j) {
-        const index_t at = i * m.width + j;
-        if (m.heads[at] > 0)
-          csv.row(m.group, i * m.cell, j * m.cell, m.plasticity[at], m.head_error[at], m.heads[at], m.pairs[at]);
-      }
-  csv.commit();
+table model_heatmap_table(const std::vector<model_heatmap>& maps) {
+  struct row {
+    const model_heatmap& map;
+    index_t i, j, at;
+  };
+  table_columns<row> c;
+  c.add("group", "heads: all, or those of RoPE or of NoPE layers", [](auto& r) { return r.map.group; });
+  c.add("key_distance", "as in heatmap.csv", [](auto& r) { return r.i * r.map.cell; });
+  c.add("query_distance", "as in heatmap.csv", [](auto& r) { return r.j * r.map.cell; });
+  c.add("plasticity", "mean of the heads' means in the cell", [](auto& r) { return r.map.plasticity[r.at]; });
+  c.add("head_error", "its standard error of drawing the heads", [](auto& r) { return r.map.head_error[r.at]; });
+  c.add("heads", "heads with enough pairs there", [](auto& r) { return r.map.heads[r.at]; });
+  c.add("pairs", "their pairs", [](auto& r) { return r.map.pairs[r.at]; });
+  return std::move(c).with_rows([&maps](const auto& f) {
+    for (const auto& m : maps)
+      for (index_t i = 0; i < m.width; ++i)
+        for (index_t j = 0; j < m.width; ++j)
+          if (const index_t at = i * m.width + j; m.heads[at] > 0) f(row{m, i, j, at});
+  });
 }
 
-void write_decay_csv(const std::filesystem::path& path, const std::vector<head_decay>& heads) {
-  std::vector<std::string> names{"layer",     "q_head",   "k_head", "covariance",
-                                 "alpha_pos", "beta_pos", "pairs",  "all_pairs"};
-  for (const char* spread : {"gamma", "abs_gamma", "z_0", "t_0", "variance_relative_slope"})
-    for (const char* share : {"_p10", "_median", "_p90"}) names.push_back(std::string(spread) + share);
-  for (const char* mean : {"variance_slope", "pi_0", "ap_infinity", "past", "broken"}) add_estimate_names(names, mean);
-  csv_writer csv(path, names);
-  for (const auto& h : heads)
-    for (const auto* r : {&h.decay.full, &h.decay.pooled}) {
-      csv.add(h.layer).add(h.q_head).add(h.k_head).add(r->covariance);
-      csv.add(r->alpha_pos).add(r->beta_pos).add(r->pairs).add(r->all_pairs);
-      for (const auto* s : {&r->gamma, &r->abs_gamma, &r->z_0, &r->t_0, &r->variance_slope})
-        csv.add(s->p10).add(s->median).add(s->p90);
-      for (const auto* m : {&r->variance_slope_mean, &r->pi_0, &r->ap_infinity, &r->past, &r->broken})
-        add_estimate(csv, *m);
-      csv.end_row();
-    }
-  csv.commit();
+namespace {
+
+/// Names of a head and of the query model, in tables of the decay theorem.
+template <class Row>
+table_columns<Row> decay_columns() {
+  auto c = columns_of_head_rows<Row>();
+  c.add("k_head", "number of the key head that it reads", [](auto& r) { return r.head.k_head; });
+  c.add("covariance", "`full` (each bucket's own) or `pooled` (one for all, as the theorem assumes)",
+        [](auto& r) { return r.result.covariance; });
+  return c;
 }
 
-void write_decay_profile_csv(const std::filesystem::path& path, const std::vector<head_decay>& heads) {
-  std::vector<std::string> names{"layer", "q_head", "k_head", "covariance", "start", "end", "tau", "pairs"};
-  for (const char* mean : {"plasticity", "bound", "promised", "past", "broken"}) add_estimate_names(names, mean);
-  csv_writer csv(path, names);
-  for (const auto& h : heads)
-    for (const auto* r : {&h.decay.full, &h.decay.pooled})
-      for (const auto& b : r->buckets) {
-        csv.add(h.layer).add(h.q_head).add(h.k_head).add(r->covariance);
-        csv.add(b.start).add(b.end).add(b.tau).add(b.pairs);
-        for (const auto* m : {&b.plasticity, &b.bound, &b.promised, &b.past, &b.broken}) add_estimate(csv, *m);
-        csv.end_row();
-      }
-  csv.commit();
+}  // namespace
+
+table decay_table(const std::vector<head_decay>& heads) {
+  struct row {
+    const head_decay& head;
+    const decay_result& result;
+  };
+  auto c = decay_columns<row>();
+  c.add("alpha_pos", "of the query model", [](auto& r) { return r.result.alpha_pos; });
+  c.add("beta_pos", "of the query model; 0: the theorem says nothing", [](auto& r) { return r.result.beta_pos; });
+  c.add("pairs", "pairs of keys drawn", [](auto& r) { return r.result.pairs; });
+  c.add("all_pairs", "how many there are", [](auto& r) { return r.result.all_pairs; });
+  const auto add_spread = [&](const std::string& name, const char* meaning, decay_spread decay_result::*s) {
+    c.add(name + "_p10", meaning, [s](auto& r) { return (r.result.*s).p10; });
+    c.add(name + "_median", meaning, [s](auto& r) { return (r.result.*s).median; });
+    c.add(name + "_p90", meaning, [s](auto& r) { return (r.result.*s).p90; });
+  };
+  add_spread("gamma", "quantile over pairs of delta_1 beta_pos / sqrt v where it is not 0, per token",
+             &decay_result::gamma);
+  add_spread("abs_gamma", "quantile of abs(gamma), per token", &decay_result::abs_gamma);
+  add_spread("z_0", "quantile of z at t = 0", &decay_result::z_0);
+  add_spread("t_0", "quantile of T_0 = 2 abs(z_0) / abs(gamma), tokens", &decay_result::t_0);
+  add_spread("variance_relative_slope", "quantile of the slope of v against t over its mean, per token",
+             &decay_result::variance_slope);
+  c.add("variance_slope", "mean over pairs of the slope of v against t",
+        [](auto& r) { return r.result.variance_slope_mean; });
+  c.add("pi_0", "share of pairs with delta_1 = 0", [](auto& r) { return r.result.pi_0; });
+  c.add("ap_infinity", "pi_0 times their plasticity (4.15, A.9)", [](auto& r) { return r.result.ap_infinity; });
+  c.add("past", "share of pairs and buckets with t of T_0 or more", [](auto& r) { return r.result.past; });
+  c.add("broken", "share where there, plasticity exceeds exp(-gamma^2 t^2 / 8)",
+        [](auto& r) { return r.result.broken; });
+  return std::move(c).with_rows([&heads](const auto& f) {
+    for (const auto& h : heads)
+      for (const auto* r : {&h.decay.full, &h.decay.pooled}) f(row{h, *r});
+  });
 }
 
-void write_complement_csv(const std::filesystem::path& path, const std::vector<head_complement>& heads) {
-  std::vector<std::string> names{"layer", "q_head", "k_head", "plane", "variance_share"};
-  for (const std::string side : {"q_", "k_"})
-    for (const char* name : {"active", "frequency", "resultant", "level", "draws", "variance_share"})
-      names.push_back(side + name);
-  csv_writer csv(path, names);
-  for (const auto& h : heads)
-    for (std::size_t p = 0; p < h.complement.planes.size(); ++p) {
-      const auto& plane = h.complement.planes[p];
-      csv.add(h.layer).add(h.q_head).add(h.k_head).add(p).add(plane.variance_share);
-      for (const auto* t : {&plane.q, &plane.k})
-        csv.add(t->active).add(t->frequency).add(t->resultant).add(t->level).add(t->draws).add(t->variance_share);
-      csv.end_row();
-    }
-  csv.commit();
+table decay_profile_table(const std::vector<head_decay>& heads) {
+  struct row {
+    const head_decay& head;
+    const decay_result& result;
+    const decay_bucket& bucket;
+  };
+  auto c = decay_columns<row>();
+  c.add("start", "first token of the query bucket", [](auto& r) { return r.bucket.start; });
+  c.add("end", "one past its last token", [](auto& r) { return r.bucket.end; });
+  c.add("tau", "query position, tokens", [](auto& r) { return r.bucket.tau; });
+  c.add("pairs", "pairs drawn that the bucket admits", [](auto& r) { return r.bucket.pairs; });
+  c.add("plasticity", "AP_t", [](auto& r) { return r.bucket.plasticity; });
+  c.add("bound", "mean of min(1, exp(-gamma^2 t^2 / 8))", [](auto& r) { return r.bucket.bound; });
+  c.add("promised", "the same with 1 for pairs before their T_0, of which the theorem says nothing",
+        [](auto& r) { return r.bucket.promised; });
+  c.add("past", "share as in decay.csv", [](auto& r) { return r.bucket.past; });
+  c.add("broken", "share as in decay.csv", [](auto& r) { return r.bucket.broken; });
+  return std::move(c).with_rows([&heads](const auto& f) {
+    for (const auto& h : heads)
+      for (const auto* r : {&h.decay.full, &h.decay.pooled})
+        for (const auto& b : r->buckets) f(row{h, *r, b});
+  });
+}
+
+table complement_table(const std::vector<head_complement>& heads) {
+  struct row {
+    const head_complement& head;
+    std::size_t p;
+    const complement_plane& plane;
+  };
+  auto c = columns_of_head_rows<row>();
+  c.add("k_head", "number of the key head that it reads", [](auto& r) { return r.head.k_head; });
+  c.add("plane", "from 0, by falling variance", &row::p);
+  c.add("variance_share", "share of the pooled variance", [](auto& r) { return r.plane.variance_share; });
+  const auto add_side = [&](const std::string& side, const std::string& of, plane_turn complement_plane::*t) {
+    c.add(side + "active", "whether the angle of the " + of + " is linear in position: resultant above level",
+          [t](auto& r) { return (r.plane.*t).active; });
+    c.add(side + "frequency", "radians per token, in (-pi, pi]", [t](auto& r) { return (r.plane.*t).frequency; });
+    c.add(side + "resultant", "abs(mean exp(i(angle - omega t))); 1: the angle is linear in position",
+          [t](auto& r) { return (r.plane.*t).resultant; });
+    c.add(side + "level", "largest resultant of the permutations drawn", [t](auto& r) { return (r.plane.*t).level; });
+    c.add(side + "draws", "permutations drawn, up to the first that is not beaten",
+          [t](auto& r) { return (r.plane.*t).draws; });
+    c.add(side + "variance_share", "the plane's share of the variance of the " + of,
+          [t](auto& r) { return (r.plane.*t).variance_share; });
+  };
+  add_side("q_", "queries", &complement_plane::q);
+  add_side("k_", "keys", &complement_plane::k);
+  return std::move(c).with_rows([&heads](const auto& f) {
+    for (const auto& h : heads)
+      for (std::size_t p = 0; p < h.complement.planes.size(); ++p) f(row{h, p, h.complement.planes[p]});
+  });
 }
 
 }  // namespace qkgeom

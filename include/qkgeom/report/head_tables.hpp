@@ -40,15 +40,14 @@ void write_head_tables(const std::filesystem::path& folder, const model_report& 
 /// components.csv: the terms of each profile that has them: a row per query bucket (`level` is bucket; start and
 /// end in tokens) and a row per heatmap cell with pairs (`level` is cell; distances in tokens, the cell's lower edge):
 /// pair means and their errors over documents. Throws if no profile has terms.
-void write_components_csv(const std::filesystem::path& path, const model_report& report);
+table components_table(const model_report& report);
 
 /// later_keys.csv: a row per head whose headline profile has terms: P(later key wins) and whether the bias agrees.
-void write_later_keys_csv(const std::filesystem::path& path, const model_report& report);
+table later_keys_table(const model_report& report);
 
 /// bucket_table.csv: a row per head, query bucket and key bucket with pairs; starts and ends in tokens. `tables`: one
 /// per head of the report; throws `error` if their number differs.
-void write_bucket_table_csv(const std::filesystem::path& path, const model_report& report,
-                            const std::vector<plasticity_bucket_table>& tables);
+table bucket_table_table(const model_report& report, const std::vector<plasticity_bucket_table>& tables);
 
 /// Options of `heatmap_of`.
 struct model_heatmap_options {
@@ -74,7 +73,7 @@ std::vector<model_heatmap> model_heatmaps(const model_report& report, const mode
 
 /// model_heatmap.csv: a row per group of heads and cell that some head fills; distances in tokens, the cell's lower
 /// edge.
-void write_model_heatmap_csv(const std::filesystem::path& path, const std::vector<model_heatmap>& maps);
+table model_heatmap_table(const std::vector<model_heatmap>& maps);
 
 /// The decay theorem on one head of a model.
 struct head_decay {
@@ -85,11 +84,11 @@ struct head_decay {
 /// decay.csv: a row per head and covariance (`full`, `pooled`): constants of the theorem over pairs of keys (10 %, 50
 /// %, 90 % quantiles; slopes per token, t_0 in tokens), pi_0, AP_infinity, and over all pairs and buckets the share
 /// past T_0 and the share that breaks the bound there; `_error` is the jackknife over documents, given the query model.
-void write_decay_csv(const std::filesystem::path& path, const std::vector<head_decay>& heads);
+table decay_table(const std::vector<head_decay>& heads);
 
 /// decay_profile.csv: a row per head, covariance and query bucket: AP_t of the same pairs, the aggregate bound
 /// mean(min(1, exp(-gamma^2 t^2 / 8))), the bound with 1 for pairs before T_0 (`promised`), and the shares.
-void write_decay_profile_csv(const std::filesystem::path& path, const std::vector<head_decay>& heads);
+table decay_profile_table(const std::vector<head_decay>& heads);
 
 /// The complement planes of one head of a model.
 struct head_complement {
@@ -98,8 +97,8 @@ struct head_complement {
 };
 
 /// complement.csv: a row per head and plane of its complement; for queries (q_) and keys (k_): 1 if the plane turns
-/// with position, the frequency in radians per token, the resultant, the level and number of permutations (none where a
-/// bound decided), and the plane's share of that side's variance; `variance_share` is of the pooled variance.
-void write_complement_csv(const std::filesystem::path& path, const std::vector<head_complement>& heads);
+/// with position, the frequency in radians per token, the resultant, the level and number of permutations, and the
+/// plane's share of that side's variance; `variance_share` is of the pooled variance.
+table complement_table(const std::vector<head_complement>& heads);
 
 }  // namespace qkgeom

@@ -161,12 +161,19 @@ std::vector<report_note> notes_of(const capture_set& source, const model_report&
   return notes;
 }
 
-void write_notes_csv(const std::filesystem::path& path,
-                     const std::vector<std::pair<std::string, std::vector<report_note>>>& models) {
-  csv_writer csv(path, {"model", "note", "text"});
-  for (const auto& [model, notes] : models)
-    for (const auto& n : notes) csv.row(model, n.name, n.text);
-  csv.commit();
+table notes_table(const std::vector<std::pair<std::string, std::vector<report_note>>>& models) {
+  struct row {
+    const std::string& model;
+    const report_note& note;
+  };
+  table_columns<row> c;
+  c.add("model", "name of the model, or its label", [](auto& r) { return r.model; });
+  c.add("note", "kind of the note", [](auto& r) { return r.note.name; });
+  c.add("text", "the note, a sentence", [](auto& r) { return r.note.text; });
+  return std::move(c).with_rows([&models](const auto& f) {
+    for (const auto& [model, notes] : models)
+      for (const auto& n : notes) f(row{model, n});
+  });
 }
 
 }  // namespace qkgeom

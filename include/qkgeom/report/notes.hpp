@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>
@@ -34,7 +33,6 @@ std::optional<report_note> note_on_documents(index_t documents);
 std::vector<report_note> notes_of(const capture_set& source, const model_report& report, const position_range& rows);
 
 /// notes.csv: a row per note, with the name of what it is about in front: a model, or a label of it.
-void write_notes_csv(const std::filesystem::path& path,
-                     const std::vector<std::pair<std::string, std::vector<report_note>>>& models);
+table notes_table(const std::vector<std::pair<std::string, std::vector<report_note>>>& models);
 
 }  // namespace qkgeom

@@ -90,19 +90,36 @@ void fill(softmax_row& row, softmax_cells& cells, const softmax_report& report) 
   row.last20 = means(buckets_between(buckets, 0.8, 2));
 }
 
-/// Calls write(means, bucket, names) for the groups, then the heads; `names()` adds the columns that name the row.
-template <class Write>
-void for_each_softmax_row(csv_writer& csv, const softmax_report& report, const Write& write) {
+/// A row of softmax.csv, and with a bin of distances of softmax_distance.csv.
+struct bucket_row {
+  const softmax_report& report;
+  const softmax_row& of;
+  index_t b, distance = 0;
+  bool is_head() const { return of.group.empty(); }
+  const softmax_means& means() const { return of.buckets[b]; }
+};
+
+table_columns<bucket_row> softmax_columns() {
+  const auto of_head = [](index_t softmax_row::*number) {
+    return [number](const bucket_row& r) { return r.is_head() ? std::optional(r.of.*number) : std::nullopt; };
+  };
+  table_columns<bucket_row> c;
+  c.add("scope", "`model`: a group of heads; `head`", [](auto& r) { return r.is_head() ? "head" : "model"; });
+  c.add("group", "all, rope or nope; empty for a head", [](auto& r) { return r.of.group; });
+  c.add("layer", "number of the layer; empty for a group", of_head(&softmax_row::layer));
+  c.add("q_head", "number of the query head; empty for a group", of_head(&softmax_row::q_head));
+  c.add("q_bucket", "bucket of the capture's statistics, from 0", &bucket_row::b);
+  c.add("start", "its first token", [](auto& r) { return r.report.buckets.start(r.b); });
+  c.add("end", "one past its last token", [](auto& r) { return r.report.buckets.end(r.b); });
+  return c;
+}
+
+/// Calls f(row) for each bucket of the groups, then of the heads.
+template <class F>
+void each_bucket(const softmax_report& report, const F& f) {
   for (const auto* rows : {&report.groups, &report.heads})
     for (const auto& row : *rows)
-      for (index_t b = 0; b < report.buckets.count(); ++b)
-        write(row.buckets[b], b, [&] {
-          if (row.group.empty())
-            csv.add("head").add("").add(row.layer).add(row.q_head);
-          else
-            csv.add("model").add(row.group).add(std::nullopt).add(std::nullopt);
-          csv.add(b).add(report.buckets.start(b)).add(report.buckets.end(b));
-        });
+      for (index_t b = 0; b < report.buckets.count(); ++b) f(bucket_row{report, row, b});
 }
 
 }  // namespace
@@ -143,36 +160,34 @@ std::optional<softmax_report> softmax_of(const capture_set& source) {
   return report;
 }
 
-void write_softmax_csv(const std::filesystem::path& path, const softmax_report& report) {
-  std::vector<std::string> names{"scope", "group", "layer", "q_head", "q_bucket", "start", "end", "queries"};
-  for (const index_t f : first_tokens) add_estimate_names(names, "first_" + std::to_string(f));
-  add_estimate_names(names, "last_" + std::to_string(near_tokens));
-  add_estimate_names(names, "entropy");
-  csv_writer csv(path, names);
-  for_each_softmax_row(csv, report, [&](const softmax_means& m, index_t, const auto& name) {
-    name();
-    csv.add(m.queries);
-    for (const auto* e : {&m.first[0], &m.first[1], &m.first[2], &m.near, &m.entropy}) add_estimate(csv, *e);
-    csv.end_row();
-  });
-  csv.commit();
+table softmax_table(const softmax_report& report) {
+  auto c = softmax_columns();
+  c.add("queries", "over documents, and the heads of a group", [](auto& r) { return r.means().queries; });
+  for (std::size_t i = 0; i < first_tokens.size(); ++i)
+    c.add("first_" + std::to_string(first_tokens[i]), "share of the attention on the document's first tokens, so many",
+          [i](auto& r) { return r.means().first[i]; });
+  c.add("last_" + std::to_string(near_tokens), "on keys less than so many tokens back, the query's own included",
+        [](auto& r) { return r.means().near; });
+  c.add("entropy", "of the attention, nats; ln(t + 1) where the scores of t + 1 keys are equal",
+        [](auto& r) { return r.means().entropy; });
+  return std::move(c).with_rows([&report](const auto& f) { each_bucket(report, f); });
 }
 
-void write_softmax_distance_csv(const std::filesystem::path& path, const softmax_report& report) {
-  csv_writer csv(path, {"scope", "group", "layer", "q_head", "q_bucket", "start", "end", "distance_start",
-                        "distance_end", "mass", "mass_error", "mass_rest", "mass_rest_error"});
-  const auto& bins = report.distances;
-  for_each_softmax_row(csv, report, [&](const softmax_means& m, index_t b, const auto& name) {
-    for (index_t d = 0; d < bins.count() && bins.start(d) < report.buckets.end(b); ++d) {
-      name();
-      const auto& mass = m.distance[d];
-      csv.add(bins.start(d)).add(bins.end(d));
-      add_estimate(csv, mass);
-      add_estimate(csv, m.distance_rest[d]);
-      csv.end_row();
-    }
+table softmax_distance_table(const softmax_report& report) {
+  auto c = softmax_columns();
+  c.add("distance_start", "least distance from query to key, tokens",
+        [](auto& r) { return r.report.distances.start(r.distance); });
+  c.add("distance_end", "one past the largest", [](auto& r) { return r.report.distances.end(r.distance); });
+  c.add("mass", "share of the attention", [](auto& r) { return r.means().distance[r.distance]; });
+  c.add("mass_rest", "the same without the document's first token; empty in the first bucket",
+        [](auto& r) { return r.means().distance_rest[r.distance]; });
+  return std::move(c).with_rows([&report](const auto& f) {
+    each_bucket(report, [&](bucket_row row) {
+      const auto& bins = report.distances;
+      for (; row.distance < bins.count() && bins.start(row.distance) < report.buckets.end(row.b); ++row.distance)
+        f(row);
+    });
   });
-  csv.commit();
 }
 
 std::optional<loss_report> loss_of(const capture_set& source) {
@@ -205,13 +220,21 @@ std::optional<loss_report> loss_of(const capture_set& source) {
   return r;
 }
 
-void write_loss_csv(const std::filesystem::path& path, const loss_report& report) {
-  csv_writer csv(path, {"bucket", "start", "end", "documents", "tokens", "loss", "loss_error"});
-  for (index_t b = 0; b < report.buckets.count(); ++b) {
-    csv.row(b, report.buckets.start(b), report.buckets.end(b), report.documents[b], report.tokens[b],
-            report.loss[b].value, report.loss[b].error);
-  }
-  csv.commit();
+table loss_table(const loss_report& report) {
+  struct row {
+    const loss_report& of;
+    index_t b;
+  };
+  table_columns<row> c;
+  c.add("bucket", "of the position from which a token is predicted, from 0", &row::b);
+  c.add("start", "its first token", [](auto& r) { return r.of.buckets.start(r.b); });
+  c.add("end", "one past its last token", [](auto& r) { return r.of.buckets.end(r.b); });
+  c.add("documents", "documents that have a token predicted there", [](auto& r) { return r.of.documents[r.b]; });
+  c.add("tokens", "how many tokens", [](auto& r) { return r.of.tokens[r.b]; });
+  c.add("loss", "mean of -ln p over these tokens, nats", [](auto& r) { return r.of.loss[r.b]; });
+  return std::move(c).with_rows([&report](const auto& f) {
+    for (index_t b = 0; b < report.buckets.count(); ++b) f(row{report, b});
+  });
 }
 
 }  // namespace qkgeom

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
@@ -53,10 +52,10 @@ struct softmax_report {
 std::optional<softmax_report> softmax_of(const capture_set& source);
 
 /// softmax.csv: a row per group or head and query bucket.
-void write_softmax_csv(const std::filesystem::path& path, const softmax_report& report);
+table softmax_table(const softmax_report& report);
 
 /// softmax_distance.csv: a row per group or head, query bucket and bin of distances that some of its queries have.
-void write_softmax_distance_csv(const std::filesystem::path& path, const softmax_report& report);
+table softmax_distance_table(const softmax_report& report);
 
 /// -ln p of the next token by the position that predicts it: means over the tokens of each bucket, of the whole
 /// context, and of the buckets whose middle lies in its first and in its last fifth; errors over documents.
@@ -73,6 +72,6 @@ struct loss_report {
 std::optional<loss_report> loss_of(const capture_set& source);
 
 /// loss.csv: a row per bucket of positions.
-void write_loss_csv(const std::filesystem::path& path, const loss_report& report);
+table loss_table(const loss_report& report);
 
 }  // namespace qkgeom
