@@ -14,6 +14,7 @@
 #include <set>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "qkgeom/core/error.hpp"
@@ -79,18 +80,13 @@ class device_arena {
     asked_.erase(at);
     used_.erase(used);
   }
-  std::pair<const char*, const char*> allocation_of(const void* p) const {
-    const auto* const c = static_cast<const char*>(p);
-    if (!is_inside(p)) return {};
-    auto found = asked_.upper_bound(static_cast<std::size_t>(c - base_));
-    if (found == asked_.begin()) return {};
-    --found;
-    const char* const begin = base_ + found->first;
-    return c < begin + found->second ? std::pair{begin, begin + found->second} : std::pair<const char*, const char*>{};
-  }
   bool holds(const void* p, std::size_t n) const {
-    const auto [begin, end] = allocation_of(p);
-    return begin != nullptr && static_cast<const char*>(p) + n <= end;
+    if (!is_inside(p)) return false;
+    const auto at = static_cast<std::size_t>(static_cast<const char*>(p) - base_);
+    auto found = asked_.upper_bound(at);
+    if (found == asked_.begin()) return false;
+    --found;
+    return at < found->first + found->second && at + n <= found->first + found->second;
   }
   bool is_inside(const void* p) const {
     return static_cast<const char*>(p) >= base_ && static_cast<const char*>(p) < base_ + bytes;
@@ -251,10 +247,6 @@ void device::release(void* p) {
 bool device::holds(const void* p, std::size_t bytes) const {
   const std::lock_guard lock(state_->mutex);
   return state_->arena.holds(p, bytes);
-}
-std::pair<const char*, const char*> device::allocation_of(const void* p) const {
-  const std::lock_guard lock(state_->mutex);
-  return state_->arena.allocation_of(p);
 }
 bool device::is_inside(const void* p) const { return state_->arena.is_inside(p); }
 bool device::reads_pageable_memory() const { return schedule_ == schedule::mixed; }

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <utility>
 
 namespace qkgeom::emulated {
 
@@ -60,8 +59,6 @@ class device {
   void release(void* p);
   /// Whether one allocation holds all these bytes.
   bool holds(const void* p, std::size_t bytes) const;
-  /// Begin and end of the allocation that holds an address; nulls if none does.
-  std::pair<const char*, const char*> allocation_of(const void* p) const;
   bool is_inside(const void* p) const;
   /// Whether copies from pageable host memory read it when the stream gets there.
   bool reads_pageable_memory() const;

@@ -266,32 +266,6 @@ TEST(complement, at_the_default_level_noise_is_active_in_one_of_a_hundred) {
   EXPECT_LE(found.active, 0.01 * found.tests + 4 * std::sqrt(0.0099 * found.tests));
 }
 
-TEST(complement, the_bound_without_draws_lies_above_every_draw) {
-  const random_stream stream{9, 0, 0, draw::planted};
-  std::vector<std::int32_t> position(3000);
-  std::vector<double> re(position.size()), im(position.size());
-  for (const double spread : {0.5, 2.0, 6.3}) {
-    double x = 0, y = 0;
-    for (std::size_t i = 0; i < position.size(); ++i) {
-      position[i] = static_cast<std::int32_t>(stream.below(2 * i, 1024));
-      const double angle = spread * (stream.uniform(2 * i + 1) - 0.5);
-      x += re[i] = std::cos(angle);
-      y += im[i] = std::sin(angle);
-    }
-    const detail::position_grid grid({position.data(), static_cast<index_t>(position.size())});
-    const auto n = static_cast<double>(position.size());
-    const double bound = detail::level_bound(std::hypot(x, y) / n, n, static_cast<double>(grid.grid.size()), 0.01);
-    std::vector<std::size_t> order(position.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-    for (std::uint32_t d = 0; d < 50; ++d) {
-      const random_stream shuffle{1, d, 0, draw::permutation};
-      for (std::size_t r = order.size() - 1; r > 0; --r) std::swap(order[r], order[shuffle.below(r, r + 1)]);
-      EXPECT_LT(detail::best_turn(grid, re.data(), im.data(), order).second, bound);
-    }
-    EXPECT_LT(bound, std::hypot(x, y) / n + 0.64);
-  }
-}
-
 TEST(complement, results_do_not_depend_on_threads_and_batches) {
   const auto rows = plant<float>(quiet_head(8));
   const auto one = planes_of(rows, 1), two = planes_of(rows, 2);

@@ -78,13 +78,8 @@ struct cudnn_attention::state {
     if (cudnnCreate(&handle) != CUDNN_STATUS_SUCCESS || cudnnSetStream(handle, stream) != CUDNN_STATUS_SUCCESS)
       failed.refusal = "no handle could be made";
   }
-  explicit state(const described_device& device) : sm_version(device.sm_version), sm_count(device.sm_count) {
-    described = std::make_shared<fe::DeviceProperties>();
-    auto status = described->deserialize({device.json.begin(), device.json.end()});
-    require(status.is_good(), "cuDNN: the description of a device: ", status.get_message());
-  }
   ~state() {
-    if (handle) cudaStreamSynchronize(stream);  // a plan's kernel may still run
+    cudaStreamSynchronize(stream);  // a plan's kernel may still run
     plans.clear();
     if (handle) cudnnDestroy(handle);
   }
@@ -103,7 +98,6 @@ struct cudnn_attention::state {
     graph->set_io_data_type(fe::DataType_t::BFLOAT16)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
-    if (described) graph->set_device_properties(described).set_sm_version(sm_version).set_sm_count(sm_count);
     const auto add = [&](const char* name, std::int64_t number, index_t heads, index_t rows, index_t head_stride,
                          index_t row_stride) {
       return graph->tensor(
@@ -153,7 +147,6 @@ struct cudnn_attention::state {
   std::string run(const attention_call<bf16>& c, void* work) {
     const plan& p = plan_of(c);
     require(p.graph != nullptr, "cuDNN: it has no kernel for this attention");
-    if (handle == nullptr) return "a device that is only described cannot run an attention";
     std::int32_t numbers[bytes_of_numbers / sizeof(std::int32_t)] = {};
     numbers[0] = static_cast<std::int32_t>(c.rows);
     numbers[alignment / sizeof(std::int32_t)] = static_cast<std::int32_t>(c.first + c.rows);
@@ -167,18 +160,15 @@ struct cudnn_attention::state {
     return status.is_bad() ? "the attention failed: " + first_reason(status.get_message()) : "";
   }
 
-  cudaStream_t stream = nullptr;
+  cudaStream_t stream;
   copy_to_device copy;
   cudnnHandle_t handle = nullptr;
-  std::shared_ptr<fe::DeviceProperties> described;
-  int sm_version = 0, sm_count = 0;
   std::map<plan_key, plan> plans;
   plan failed;  ///< in place of all plans, with the reason, once cuDNN has failed
 };
 
 cudnn_attention::cudnn_attention(cudaStream_t stream, copy_to_device copy)
     : state_(std::make_unique<state>(stream, std::move(copy))) {}
-cudnn_attention::cudnn_attention(const described_device& device) : state_(std::make_unique<state>(device)) {}
 cudnn_attention::~cudnn_attention() = default;
 
 std::optional<index_t> cudnn_attention::working_bytes(const attention_call<bf16>& c) {
@@ -205,7 +195,5 @@ bool cudnn_attention::operator()(const attention_call<bf16>& c, void* work) {
     }
   return true;
 }
-
-index_t cudnn_attention::plans() const { return static_cast<index_t>(state_->plans.size()); }
 
 }  // namespace qkgeom

@@ -14,13 +14,6 @@
 
 namespace qkgeom {
 
-/// A device that need not be there, as cuDNN describes one (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, cuDNN 9.8).
-struct described_device {
-  std::string json;
-  int sm_version;  ///< 90 for compute capability 9.0
-  int sm_count;
-};
-
 /// cuDNN's fused attention on one stream, in one or two parts of a call, whose numbers of rows are powers of two. A
 /// plan is made once for each of these, and kept: it takes the number of keys as an argument. cuDNN's dynamic shapes,
 /// one plan for all, are not used: version 9.19 gives wrong numbers with them on an H100, other versions have none.
@@ -30,8 +23,6 @@ class cudnn_attention {
   using copy_to_device = std::function<void(void*, const void*, std::size_t)>;
 
   cudnn_attention(cudaStream_t stream, copy_to_device copy);
-  /// For what a plan tells without the device; a call fails.
-  explicit cudnn_attention(const described_device& device);
   ~cudnn_attention();
 
   /// Bytes that a call works in, besides its arguments; nothing where cuDNN has no kernel for it, or has failed.
@@ -43,9 +34,6 @@ class cudnn_attention {
   /// A call that has a kernel, in `work` of as many bytes on the device. False where cuDNN fails: then the result is to
   /// be computed anew, and cuDNN is not asked again.
   bool operator()(const attention_call<bf16>& call, void* work);
-
-  /// Plans it keeps.
-  index_t plans() const;
 
  private:
   struct state;

@@ -11,8 +11,8 @@
 namespace qkgeom {
 
 struct complement_options {
-  /// Permutations of the positions drawn per plane and side, n. A plane is active if its resultant beats all n, or a
-  /// bound that at most 1 permutation in n + 1 exceeds: 99 draws test at the 99 % level.
+  /// Permutations of the positions drawn per plane and side, n. A plane is active if its resultant beats all n: 99
+  /// draws test at the 99 % level.
   index_t permutations = 99;
   std::uint64_t seed = 0;
 };
@@ -21,7 +21,7 @@ struct complement_options {
 struct plane_turn {
   double frequency = 0;       ///< omega, radians per token, in (-pi, pi]
   double resultant = 0;       ///< |mean exp(i(angle - omega t))|; 1: the angle is linear in position
-  double level = 0;           ///< largest resultant of the permutations; the bound if none was drawn
+  double level = 0;           ///< largest resultant of the permutations
   index_t draws = 0;          ///< permutations drawn, up to the first that is not beaten
   bool active = false;        ///< resultant > level
   double variance_share = 0;  ///< share of this side's variance in the plane
@@ -45,8 +45,8 @@ struct complement_result {
 /// frequencies at least twice as fine as 2 pi / T, T the span of positions, and is then refined; so it does for
 /// permuted positions. At omega = 0 the resultant is the same in every order of positions, so a plane is active for
 /// what the best frequency adds to it. `moments` are the layer's and `planes` their `planar_rotation`. Needs rows on
-/// the host. Costs O(T log T + n) per plane, side and draw and O(n d^2) per head of n rows; most planes need few draws
-/// or none. Throws if the arguments do not fit each other.
+/// the host. Costs O(T log T + n) per plane, side and draw and O(n d^2) per head of n rows; a plane that is not active
+/// needs few draws. Throws if the arguments do not fit each other.
 template <context Context, class T>
 std::vector<complement_result> complement_planes(Context& ctx, const layer_view<T, memory_space::host>& layer,
                                                  const layer_moments& moments,

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <boost/math/tools/minima.hpp>
+
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <complex>
 #include <numbers>
+#include <numeric>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -59,15 +62,11 @@ plane_angles angles_in_planes(Context& ctx, const matrix_view<const T>& x, const
 
 /// Positions of one side and the grid of frequencies that resolves them: twice as fine as 2 pi / T, T the span.
 struct position_grid {
-  std::vector<std::size_t> offset;    ///< (rows) position after the first
-  std::vector<std::size_t> distinct;  ///< these, ascending, each once
+  std::vector<std::size_t> offset;  ///< (rows) position after the first
   fourier_grid grid;
 
   explicit position_grid(const vector_view<const std::int32_t>& position)
-      : offset(offsets(position)), distinct(offset), grid(size(offset)) {
-    std::sort(distinct.begin(), distinct.end());
-    distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
-  }
+      : offset(offsets(position)), grid(size(offset)) {}
 
   static std::vector<std::size_t> offsets(const vector_view<const std::int32_t>& position) {
     std::vector<std::size_t> t;
@@ -82,66 +81,25 @@ struct position_grid {
   }
 };
 
-/// Coefficients of F(x) = sum u exp(-i (omega + x step) (t - centre)) as a polynomial in x, for omega the grid's k-th
-/// frequency; `u` holds a sum for each of the distinct positions. 16 terms err by at most 1e-10 of the number of rows
-/// for |x| <= 1.
-inline std::array<std::complex<double>, 16> series_near(const position_grid& positions,
-                                                        const std::vector<std::complex<double>>& u, std::size_t k) {
-  constexpr std::size_t terms = 16, lanes = 8;
-  const double quarter = 0.25 * static_cast<double>(positions.grid.size());  // |t - quarter| <= quarter
-  std::array<std::array<double, lanes>, terms> x{}, y{};                     // sums of u exp(-i omega t) s^j
-  for (std::size_t first = 0; first < u.size(); first += lanes) {
-    std::array<double, lanes> a{}, b{}, s{};
-    for (std::size_t l = 0; l < std::min(lanes, u.size() - first); ++l) {
-      const std::size_t t = positions.distinct[first + l];
-      const auto turned = u[first + l] * positions.grid.turn(k * t);
-      a[l] = turned.real(), b[l] = turned.imag();
-      s[l] = static_cast<double>(t) / quarter - 1;
+/// |sum over t of (re[t] + i im[t]) exp(-i omega t)|, in blocks so that few sines and cosines are needed.
+inline double length_of_sum(const std::vector<double>& re, const std::vector<double>& im, double omega) {
+  constexpr std::size_t block = 64;
+  std::array<double, block> x{}, y{};
+  for (std::size_t first = 0; first < re.size(); first += block) {
+    const double angle = omega * static_cast<double>(first), c = std::cos(angle), s = std::sin(angle);
+    for (std::size_t i = 0; i < std::min(block, re.size() - first); ++i) {
+      x[i] += re[first + i] * c + im[first + i] * s;
+      y[i] += im[first + i] * c - re[first + i] * s;
     }
-    for (std::size_t j = 0; j < terms; ++j)
-      for (std::size_t l = 0; l < lanes; ++l) {
-        x[j][l] += a[l], y[j][l] += b[l];
-        a[l] *= s[l], b[l] *= s[l];
-      }
   }
-  std::array<std::complex<double>, terms> series;
-  std::complex<double> factor = 1;  // (-i pi / 2)^j / j!: a grid step is pi / 2 over a quarter of the grid
-  for (std::size_t j = 0; j < terms; ++j) {
-    std::complex<double> sum;
-    for (std::size_t l = 0; l < lanes; ++l) sum += std::complex(x[j][l], y[j][l]);
-    series[j] = factor * sum;
-    factor *= std::complex(0.0, -0.5 * std::numbers::pi) / static_cast<double>(j + 1);
-  }
-  return series;
+  std::complex<double> sum;
+  for (std::size_t i = 0; i < block; ++i)
+    sum += std::complex(x[i], y[i]) * std::polar(1.0, -omega * static_cast<double>(i));
+  return std::abs(sum);
 }
 
-/// The largest |F(x)| of a series within [-1, 1] and its x: the largest of nine, then Newton's method.
-inline std::pair<double, double> largest_of(const std::array<std::complex<double>, 16>& series) {
-  std::array<std::complex<double>, 3> f;  // F, F', F''
-  const auto at = [&](double x) {
-    f = {};
-    for (std::size_t j = series.size(); j-- > 0;) f = {f[0] * x + series[j], f[1] * x + f[0], f[2] * x + 2.0 * f[1]};
-    return std::abs(f[0]);
-  };
-  std::pair<double, double> best{0, at(0)};
-  const auto keep = [&](double x) {
-    if (const double here = at(x); here > best.second) best = {x, here};
-  };
-  for (int i = 1; i <= 4; ++i) keep(0.25 * i), keep(-0.25 * i);
-  const double start = best.first;
-  double x = start;
-  for (int i = 0; i < 8; ++i) {
-    keep(x);
-    const double slope = (f[1] * std::conj(f[0])).real();
-    const double curve = std::norm(f[1]) + (f[2] * std::conj(f[0])).real();
-    if (!(curve < 0)) break;
-    x = std::clamp(x - slope / curve, std::max(-1.0, start - 0.25), std::min(1.0, start + 0.25));
-  }
-  return best;
-}
-
-/// The omega of the largest |mean exp(i(angle - omega t))| and that resultant: the largest on the grid, then refined
-/// within one grid step. `order` (rows) permutes positions. At most sqrt(2) times the largest on the grid.
+/// The omega of the largest |mean exp(i(angle - omega t))| and that resultant: the largest on the grid, then Brent's
+/// method within one grid step. `order` (rows) permutes positions.
 inline std::pair<double, double> best_turn(const position_grid& positions, const double* re, const double* im,
                                            const std::vector<std::size_t>& order) {
   std::vector<double> x(positions.grid.size()), y(positions.grid.size());
@@ -149,24 +107,16 @@ inline std::pair<double, double> best_turn(const position_grid& positions, const
     x[positions.offset[r]] += re[order[r]];
     y[positions.offset[r]] += im[order[r]];
   }
-  std::vector<std::complex<double>> u;
-  for (const std::size_t t : positions.distinct) u.emplace_back(x[t], y[t]);
-  const std::size_t k = positions.grid.largest(x, y).second;
-  const auto [steps, sum] = largest_of(series_near(positions, u, k));
+  const auto half = static_cast<std::ptrdiff_t>(x.size() / 2);  // which holds all positions
+  const std::vector<double> sum_re(x.begin(), x.begin() + half), sum_im(y.begin(), y.begin() + half);
+  const auto [most, k] = positions.grid.largest(x, y);
   constexpr double turn = 2 * std::numbers::pi;
-  const double omega = positions.grid.frequency(k) + steps * turn / static_cast<double>(positions.grid.size());
-  return {std::remainder(omega, turn), sum / static_cast<double>(order.size())};
-}
-
-/// Permuted positions exceed this resultant at any frequency with probability at most `chance`. Chatterjee's inequality
-/// (2007) for sums over a random permutation bounds what is added to `mean_length` = |mean exp(i angle)| at each of
-/// `grid` frequencies. Between them it is at most sqrt(2) times as large: a trigonometric polynomial of degree at most
-/// a quarter of the grid is at most 1 / cos(pi / 4) times its largest value there (Ehlich and Zeller 1964).
-inline double level_bound(double mean_length, double rows, double grid, double chance) {
-  const double a = std::log(4 * grid / chance);
-  const double added =
-      (std::sqrt(32 * a * a + 64 * rows * a * (1 + mean_length)) + 4 * std::sqrt(2.0) * a) / (2 * rows);
-  return mean_length + std::sqrt(2.0) * added;
+  const double omega = positions.grid.frequency(k), step = turn / static_cast<double>(positions.grid.size());
+  const auto [steps, negative] = boost::math::tools::brent_find_minima(
+      [&](double s) { return -length_of_sum(sum_re, sum_im, omega + s * step); }, -1.0, 1.0, 26);
+  const auto n = static_cast<double>(order.size());
+  if (-negative <= most) return {std::remainder(omega, turn), most / n};
+  return {std::remainder(omega + steps * step, turn), -negative / n};
 }
 
 /// The turn of one side in one plane; `key` tells the permutations of planes, sides and heads apart.
@@ -176,15 +126,8 @@ inline plane_turn turn_of(const position_grid& positions, const double* re, cons
   const std::size_t n = positions.offset.size();
   if (n == 0) return turn;
   std::vector<std::size_t> order(n);
-  for (std::size_t r = 0; r < n; ++r) order[r] = r;
+  std::iota(order.begin(), order.end(), std::size_t{0});
   std::tie(turn.frequency, turn.resultant) = best_turn(positions, re, im, order);
-  double x = 0, y = 0;
-  for (std::size_t r = 0; r < n; ++r) x += re[r], y += im[r];
-  const double chance = 1.0 / static_cast<double>(options.permutations + 1);
-  turn.level = level_bound(std::hypot(x, y) / static_cast<double>(n), static_cast<double>(n),
-                           static_cast<double>(positions.grid.size()), chance);
-  if ((turn.active = turn.resultant > turn.level)) return turn;
-  turn.level = 0;
   turn.active = true;
   while (turn.active && turn.draws < options.permutations) {
     const random_stream stream{options.seed, static_cast<std::uint32_t>(turn.draws), key, draw::permutation};

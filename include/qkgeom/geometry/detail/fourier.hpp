@@ -3,7 +3,6 @@
 
 #include <bit>
 #include <cmath>
-#include <complex>
 #include <numbers>
 #include <utility>
 #include <vector>
@@ -30,13 +29,6 @@ class fourier_grid {
   double frequency(std::size_t k) const {
     const double turn = static_cast<double>(k) / static_cast<double>(n_);
     return 2 * std::numbers::pi * (turn > 0.5 ? turn - 1 : turn);
-  }
-
-  /// exp(-2 pi i j / n).
-  std::complex<double> turn(std::size_t j) const {
-    const std::size_t rest = j % n_, half = n_ / 2;
-    const double sign = rest < half ? 1 : -1;
-    return {sign * cosine_[rest % half], sign * sine_[rest % half]};
   }
 
   /// The largest |X_k| and its k; `re` and `im` (n) are overwritten. The transform leaves X_k at the index with the

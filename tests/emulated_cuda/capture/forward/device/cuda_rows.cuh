@@ -5,7 +5,6 @@
 
 #include "capture/forward/team.hpp"
 #include "qkgeom/backend/cuda/resources.cuh"
-#include "tests/emulated_cuda/compiled_kernels.hpp"
 
 namespace qkgeom {
 
@@ -13,8 +12,6 @@ template <class Kernel>
 void launch_rows(index_t n, const Kernel& kernel, cudaStream_t stream) {
   auto& device = emulated::device::the();
   device.give(emulated::of(stream), [&device, kernel, n] {
-    if (auto* const compiled = emulated::compiled_kernels::the())
-      return compiled->launch("qkgeom::row_kernel", kernel, n, 256, 0);
     device.each_block(n, [&](index_t i) { kernel(device_kernels::one_thread{}, i); });
   });
 }
