@@ -7,7 +7,6 @@
 #include "capture/arguments.hpp"
 #include "capture/forward/products/blas.hpp"
 #include "qkgeom/io/program.hpp"
-#include "qkgeom/processes/one_process.hpp"
 
 namespace {
 

@@ -15,9 +15,8 @@
 #include "qkgeom/io/program.hpp"
 
 #if defined(QKGEOM_WITH_MPI)
-#include "qkgeom/processes/mpi/mpi_group.hpp"
+#include "capture/job/mpi/mpi_group.hpp"
 #else
-#include "qkgeom/processes/one_process.hpp"
 #endif
 
 namespace {

@@ -7,7 +7,6 @@
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/io/capture_merge.hpp"
 #include "qkgeom/io/program.hpp"
-#include "qkgeom/processes/one_process.hpp"
 
 namespace {
 

@@ -18,8 +18,7 @@ namespace {
 template <class T>
 struct cuda_resources {
   cuda_device device{0};
-  cuda_options context_options{.stream = device.stream()};
-  cuda_context context{context_options};
+  cuda_context context{{.stream = device.stream()}};
 };
 
 template <class T>

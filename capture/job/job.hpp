@@ -9,10 +9,10 @@
 #include "capture/forward/forward_pass.hpp"
 #include "capture/job/documents.hpp"
 #include "capture/job/plan.hpp"
+#include "capture/job/process_group.hpp"
 #include "capture/job/stores/moment_function.hpp"
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
-#include "qkgeom/processes/process_group.hpp"
 
 namespace qkgeom {
 

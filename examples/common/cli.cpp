@@ -11,7 +11,6 @@
 #include "examples/common/figures/gnuplot.hpp"
 #include "qkgeom/io/file.hpp"
 #include "qkgeom/io/program.hpp"
-#include "qkgeom/processes/one_process.hpp"
 
 namespace qkgeom::examples {
 

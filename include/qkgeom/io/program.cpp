@@ -4,15 +4,21 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <iostream>
 #include <new>
 #include <stdexcept>
+#include <system_error>
+
+#include "qkgeom/core/error.hpp"
 
 namespace qkgeom {
 
@@ -230,6 +236,24 @@ void progress::print(double seconds, bool last) {
   else
     std::fprintf(stderr, "%s\n", text.c_str());
   std::fflush(stderr);
+}
+
+void become_cuda_program(char** argv) {
+  std::error_code unread;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", unread);
+  require(!unread, "--device cuda: cannot read /proc/self/exe: ", unread.message());
+  const auto other = self.string() + "-cuda";
+  ::execv(other.c_str(), argv);
+  const std::error_code unstarted(errno, std::generic_category());
+  fail("--device cuda needs ", other, ", which a whole build makes where CUDA 12.8 or newer is: ", unstarted.message());
+}
+
+void require_one_process() {
+  // Open MPI and PRRTE; MPICH and srun --mpi=pmi2.
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
+    if (const char* processes = std::getenv(name); processes && std::atoi(processes) > 1)
+      fail("this program runs in one process, but a launcher started ", processes, " (", name,
+           "); each would write the same files");
 }
 
 }  // namespace qkgeom

@@ -11,7 +11,7 @@
 #include "qkgeom/io/capture_moments.hpp"
 #include "qkgeom/io/capture_set.hpp"
 #include "tests/capture/capture_fixture.hpp"
-#include "tests/common/threads_as_processes.hpp"
+#include "tests/capture/job/threads_as_processes.hpp"
 
 namespace qkgeom {
 namespace {

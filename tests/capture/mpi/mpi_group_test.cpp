@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
-// qkgeom-capture under mpirun.
+// Processes of mpirun: as a group, for which this program starts itself, and as those of qkgeom-capture.
+#include "capture/job/mpi/mpi_group.hpp"
+
 #include <gmock/gmock.h>
 
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <fstream>
+#include <sstream>
 
 #include "qkgeom/core/random.hpp"
 #include "tests/capture/program_fixture.hpp"
@@ -41,12 +45,15 @@ class mpi_group : public test::capture_program {
   pid_t start_together(int ranks, const std::string& out, bool resume = false) {
     auto capture = capture_to(out, resume);
     *(std::find(capture.begin(), capture.end(), "--threads") + 1) = "1";
-    // A machine with few cores, no second between the signals that end ranks, Open MPI's permission where the tests run
-    // as root, and the memory that it keeps to the end, which LeakSanitizer would name.
-    return start(capture, {.variables = {"OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_odls_base_sigkill_timeout=0",
-                                         "OMPI_MCA_hwloc_base_binding_policy=none", "OMPI_ALLOW_RUN_AS_ROOT=1",
-                                         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "LSAN_OPTIONS=detect_leaks=0"},
-                           .launcher = {QKGEOM_MPIEXEC, "-n", std::to_string(ranks)}});
+    return start(capture, on_ranks(ranks));
+  }
+  /// A machine with few cores, no second between the signals that end ranks, Open MPI's permission where the tests run
+  /// as root, and the memory that it keeps to the end, which LeakSanitizer would name.
+  static test::conditions on_ranks(int ranks) {
+    return {.variables = {"OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_odls_base_sigkill_timeout=0",
+                          "OMPI_MCA_hwloc_base_binding_policy=none", "OMPI_ALLOW_RUN_AS_ROOT=1",
+                          "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "LSAN_OPTIONS=detect_leaks=0"},
+            .launcher = {QKGEOM_MPIEXEC, "-n", std::to_string(ranks)}};
   }
   /// Waits for a job that writes to `out`; the exit status, or -signal. Where a rank was killed while it connected to
   /// mpiexec, PMIx 4.2 can leave a lock locked that mpiexec waits for at its end: mpiexec is killed once it has had no
@@ -65,6 +72,49 @@ class mpi_group : public test::capture_program {
   }
   std::vector<pid_t> ranks_of(const std::string& out) const { return ranks_with((folder / out).string()); }
 };
+
+/// What a process of mpirun does: takes numbers and sends a text; writes what it sees of all into FOLDER/rank-R.
+void act_as_rank(const fs::path& folder) {
+  run_with_mpi("test", "", [&](process_group& group) {
+    index_t seen = 0, shown = 0;
+    for (int deals = 0; deals < 3; ++deals)
+      group.deal(
+          10,
+          [&](index_t i) {
+            seen += i;
+            shown += group.passed(1);
+          },
+          [&](index_t more) { shown += more; });
+    const std::string large(3000000 + 1000 * group.rank(), static_cast<char>('a' + group.rank()));
+    index_t all = 0, passed = 0;
+    std::string sizes;
+    for (const auto& text : group.gather(std::to_string(seen) + ' ' + std::to_string(shown) + ' ' + large)) {
+      std::istringstream words(text);
+      index_t of_rank = 0, by_rank = 0;
+      std::string sent;
+      words >> of_rank >> by_rank >> sent;
+      all += of_rank;
+      passed += by_rank;
+      sizes += ' ' + std::to_string(sent.size()) + sent.front() + sent.back();
+    }
+    std::ofstream(folder / ("rank-" + std::to_string(group.rank())))
+        << "dealt " << all << ", passed " << passed << ", sizes" << sizes;
+  });
+}
+
+TEST_F(mpi_group, processes_of_mpirun_deal_and_gather) {
+  if (const char* shared = std::getenv("QKGEOM_TEST_FOLDER")) return act_as_rank(shared);
+  for (const int n : {1, 2, 3, 4, 7}) {
+    auto given = on_ranks(n);
+    given.program = "qkgeom_test_capture";
+    given.variables.push_back("QKGEOM_TEST_FOLDER=" + folder.path().string());
+    ASSERT_EQ(wait(start({"--gtest_filter=mpi_group.processes_of_mpirun*"}, given)), 0) << log();
+    std::string said = "dealt 135, passed 30, sizes";
+    for (int r = 0; r < n; ++r)
+      said += ' ' + std::to_string(3000000 + 1000 * r) + std::string(2, static_cast<char>('a' + r));
+    for (int r = 0; r < n; ++r) EXPECT_EQ(test::get(folder / ("rank-" + std::to_string(r))), said);
+  }
+}
 
 TEST_F(mpi_group, any_number_of_ranks_writes_the_bytes_of_one_process) {
   write_documents(4);  // a block of moments each

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#pragma once
+#include "capture/job/mpi/mpi_group.hpp"
 
 #include <mpi.h>
 #include <unistd.h>
@@ -19,11 +19,9 @@
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/file.hpp"
 #include "qkgeom/io/sha256.hpp"
-#include "qkgeom/processes/mpi/mpi_group.hpp"
 
 namespace qkgeom {
-
-namespace detail {
+namespace {
 
 /// All ranks of MPI_COMM_WORLD. Rank 0 holds two counters that every rank adds to without its help: the next number and
 /// the progress. One call of MPI runs at a time (MPI_THREAD_SERIALIZED).
@@ -137,13 +135,13 @@ class mpi_group final : public process_group {
 };
 
 /// SHA-256 of the program that runs.
-inline std::string this_build() {
+std::string this_build() {
   const mapped_file program("/proc/self/exe");
   return sha256().add(program.bytes()).hex();
 }
 
 /// The CPU's name; "": not known.
-inline std::string cpu_name() {
+std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);)
     if (line.starts_with("model name")) return line.substr(line.find(':') + 1);
@@ -151,7 +149,7 @@ inline std::string cpu_name() {
 }
 
 /// Notes on rank 0 that ranks run on other CPUs: products take the kernels of each.
-inline void note_other_cpus(mpi_group& group) {
+void note_other_cpus(mpi_group& group) {
   const auto names = group.gather(cpu_name());
   const auto other = std::find_if(names.begin(), names.end(), [&](const auto& name) { return name != names[0]; });
   if (group.rank() == 0 && other != names.end())
@@ -162,14 +160,13 @@ inline void note_other_cpus(mpi_group& group) {
         static_cast<int>(other - names.begin()), other->c_str(), names[0].c_str());
 }
 
-inline std::string host_name() {
+std::string host_name() {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
   return name.data();
 }
 
-inline void abort_all(const std::string& program, const std::string& advice, const mpi_group& group,
-                      const std::string& why) {
+void abort_all(const std::string& program, const std::string& advice, const mpi_group& group, const std::string& why) {
   const std::string work = group.work().empty() ? "" : ", " + group.work();
   std::fflush(stdout);
   std::fprintf(stderr, "%s: rank %d of %d on %s%s: %s; all ranks end%s%s\n", program.c_str(), group.rank(),
@@ -181,22 +178,22 @@ inline void abort_all(const std::string& program, const std::string& advice, con
 }
 
 /// Whether a launcher (mpirun, srun --mpi=pmix) started this process, by the variables that it sets.
-inline bool started_by_mpi() {
+bool started_by_mpi() {
   // Open MPI and PRRTE; PMIx, as srun --mpi=pmix; MPICH and srun --mpi=pmi2.
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"})
     if (std::getenv(name)) return true;
   return false;
 }
 
-}  // namespace detail
+}  // namespace
 
-inline void run_with_mpi(const std::string& program, const std::string& advice,
-                         const std::function<void(process_group&)>& body) {
-  if (!detail::started_by_mpi()) return body(this_process());
-  auto group = std::make_unique<detail::mpi_group>();
+void run_with_mpi(const std::string& program, const std::string& advice,
+                  const std::function<void(process_group&)>& body) {
+  if (!started_by_mpi()) return body(this_process());
+  auto group = std::make_unique<mpi_group>();
   try {
-    group->agree(detail::this_build(), "build of this program");
-    detail::note_other_cpus(*group);
+    group->agree(this_build(), "build of this program");
+    note_other_cpus(*group);
     body(*group);
   } catch (const group_error& e) {
     // mpirun kills the others once one has ended with 2: rank 0 speaks before they leave together.
@@ -206,10 +203,10 @@ inline void run_with_mpi(const std::string& program, const std::string& advice,
     std::_Exit(2);
   } catch (const std::bad_alloc&) {
     if (group->size() == 1) throw;
-    detail::abort_all(program, advice, *group, "not enough memory");
+    abort_all(program, advice, *group, "not enough memory");
   } catch (const std::exception& e) {
     if (group->size() == 1) throw;
-    detail::abort_all(program, advice, *group, e.what());
+    abort_all(program, advice, *group, e.what());
   }
 }
 

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "qkgeom/processes/process_group.hpp"
+#include "capture/job/process_group.hpp"
 
 namespace qkgeom::test {
 

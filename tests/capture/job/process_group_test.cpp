@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "qkgeom/processes/process_group.hpp"
+#include "capture/job/process_group.hpp"
 
 #include <gmock/gmock.h>
 
@@ -7,8 +7,8 @@
 #include <mutex>
 #include <numeric>
 
+#include "tests/capture/job/threads_as_processes.hpp"
 #include "tests/common/refusal.hpp"
-#include "tests/common/threads_as_processes.hpp"
 
 namespace qkgeom {
 namespace {

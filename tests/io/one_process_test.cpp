@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "qkgeom/processes/one_process.hpp"
+#include "qkgeom/io/program.hpp"
 
 #include "tests/common/refusal.hpp"
 

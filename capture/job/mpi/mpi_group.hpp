@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "qkgeom/processes/process_group.hpp"
+#include "capture/job/process_group.hpp"
 
 namespace qkgeom {
 
@@ -12,9 +12,7 @@ namespace qkgeom {
 /// initialised then. What `body` throws ends all of them with status 2: a `group_error` is printed once after
 /// `program`; anything else with rank, host and work, and `advice`, on what to do then, ends that sentence. All
 /// processes must run the same build of the program.
-inline void run_with_mpi(const std::string& program, const std::string& advice,
-                         const std::function<void(process_group&)>& body);
+void run_with_mpi(const std::string& program, const std::string& advice,
+                  const std::function<void(process_group&)>& body);
 
 }  // namespace qkgeom
-
-#include "qkgeom/processes/mpi/detail/mpi_group.hpp"
