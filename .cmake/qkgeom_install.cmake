@@ -2,24 +2,28 @@
 # cmake --install, and the package that find_package(qkgeom [COMPONENTS compiled io report thrust cuda]) reads. Component `qkgeom_library` is what
 # another project needs; programs, and files for them, are the component `qkgeom_programs`.
 
-# Installs the program TARGET as qkgeom-TARGET, with hyphens for underscores, if it was built. The file of the build tree
-# is copied as it is: its run path finds libraries that lie where the linker does not look by itself, such as cuDNN's.
+# Installs the program TARGET as qkgeom-TARGET, with hyphens for underscores, and TARGET-cuda likewise, if they were
+# built. The file of the build tree is copied as it is: its run path finds libraries that lie where the linker does not
+# look by itself, such as cuDNN's.
 function(qkgeom_install_program target)
   if(NOT QKGEOM_INSTALL)
     return()
   endif()
-  string(REPLACE "_" "-" _name "${target}")
-  if(NOT _name MATCHES "^qkgeom-")
-    string(PREPEND _name "qkgeom-")
-  endif()
-  install(PROGRAMS "$<TARGET_FILE:${target}>" DESTINATION "${CMAKE_INSTALL_BINDIR}" RENAME "${_name}"
-    COMPONENT qkgeom_programs OPTIONAL)
+  string(REGEX REPLACE "^qkgeom-" "" _name "${target}")
+  string(REPLACE "_" "-" _name "qkgeom-${_name}")
+  foreach(_twin IN ITEMS "" "-cuda")
+    install(PROGRAMS "$<TARGET_FILE_DIR:${target}>/${target}${_twin}" DESTINATION "${CMAKE_INSTALL_BINDIR}"
+      RENAME "${_name}${_twin}" COMPONENT qkgeom_programs OPTIONAL)
+  endforeach()
 endfunction()
 
 if(NOT QKGEOM_INSTALL)
   return()
 endif()
 include(CMakePackageConfigHelpers)
+if(QKGEOM_BUILD_EXAMPLES)
+  install(DIRECTORY examples/thesis/data/ DESTINATION "${CMAKE_INSTALL_DATADIR}/qkgeom/thesis" COMPONENT qkgeom_programs)
+endif()
 
 set(_qkgeom_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/qkgeom")
 

@@ -47,9 +47,6 @@ if(nlohmann_json_FOUND AND xtensor_FOUND)
   target_link_libraries(qkgeom_io PUBLIC qkgeom nlohmann_json::nlohmann_json xtensor)
   target_link_libraries(qkgeom_report PUBLIC qkgeom_io)
   list(APPEND _qkgeom_archives io report)
-  target_sources(qkgeom_report PRIVATE "${PROJECT_SOURCE_DIR}/.cmake/precompiled_io.cpp")
-  set_source_files_properties("${PROJECT_SOURCE_DIR}/.cmake/precompiled_io.cpp" PROPERTIES
-    COMPILE_DEFINITIONS QKGEOM_PRECOMPILED SKIP_UNITY_BUILD_INCLUSION ON)
 endif()
 
 foreach(_name IN LISTS _qkgeom_archives)

@@ -58,17 +58,17 @@ bool command_line::parse(const std::string& name, int argc, char** argv) {
   }
 }
 
-using text = const std::string&;
-template option command_line::add_option(text, int&, text);
-template option command_line::add_option(text, index_t&, text);
-template option command_line::add_option(text, std::uint64_t&, text);
-template option command_line::add_option(text, double&, text);
-template option command_line::add_option(text, std::optional<double>&, text);
-template option command_line::add_option(text, std::string&, text);
-template option command_line::add_option(text, std::filesystem::path&, text);
-template option command_line::add_option(text, std::vector<index_t>&, text);
-template option command_line::add_option(text, std::vector<double>&, text);
-template option command_line::add_option(text, std::vector<std::string>&, text);
-template option command_line::add_option(text, std::vector<std::filesystem::path>&, text);
+using help_text = const std::string&;
+template option command_line::add_option(help_text, int&, help_text);
+template option command_line::add_option(help_text, index_t&, help_text);
+template option command_line::add_option(help_text, std::uint64_t&, help_text);
+template option command_line::add_option(help_text, double&, help_text);
+template option command_line::add_option(help_text, std::optional<double>&, help_text);
+template option command_line::add_option(help_text, std::string&, help_text);
+template option command_line::add_option(help_text, std::filesystem::path&, help_text);
+template option command_line::add_option(help_text, std::vector<index_t>&, help_text);
+template option command_line::add_option(help_text, std::vector<double>&, help_text);
+template option command_line::add_option(help_text, std::vector<std::string>&, help_text);
+template option command_line::add_option(help_text, std::vector<std::filesystem::path>&, help_text);
 
 }  // namespace qkgeom::examples

@@ -6,11 +6,11 @@
 #include <cmath>
 
 #include "examples/common/figures/head_figures.hpp"
+#include "examples/common/numbers/head_values.hpp"
+#include "examples/common/numbers/heterogeneity.hpp"
+#include "examples/common/numbers/recovery.hpp"
 #include "qkgeom/report/head_tables.hpp"
 #include "qkgeom/report/notes.hpp"
-#include "qkgeom/study/heterogeneity.hpp"
-#include "qkgeom/study/model_columns.hpp"
-#include "qkgeom/study/recovery.hpp"
 
 namespace qkgeom::examples {
 

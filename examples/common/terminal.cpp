@@ -6,9 +6,9 @@
 
 #include "examples/common/figures/head_figures.hpp"
 #include "examples/common/labels.hpp"
+#include "examples/common/numbers/head_values.hpp"
 #include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/model_summary.hpp"
-#include "qkgeom/study/trajectory.hpp"
 
 namespace qkgeom::examples {
 
@@ -97,19 +97,6 @@ void extreme_rows(table& t, const model_report& report, std::size_t each, const 
   for (std::size_t i = 0; i < m; ++i) row(*heads[heads.size() - 1 - i], i == 0 ? bottom : "");
 }
 
-/// Share of the heads whose bias strength is above 0.
-head_estimate positive_share(const trajectory_point& point, const std::vector<std::size_t>& heads) {
-  const auto& bias = point.column("bias_strength");
-  const auto share = [&](const std::vector<double>& values) {
-    return share_of(heads, [&](std::size_t h) { return values[h] > 0; });
-  };
-  head_estimate e{share(bias.value)};
-  std::vector<double> without;
-  for (const auto& replicate : bias.without) without.push_back(share(replicate));
-  e.set_error(jackknife(e.value, without));
-  return e;
-}
-
 }  // namespace
 
 void print_classes(printer& out, const model_report& report, const class_thresholds& thresholds) {
@@ -122,7 +109,7 @@ void print_classes(printer& out, const model_report& report, const class_thresho
   for (std::size_t i = 0; i < all_head_classes.size(); ++i) {
     std::vector<std::string> cells{class_words(all_head_classes[i])};
     for (const auto& g : groups) {
-      const auto e = class_share(point, g.heads, all_head_classes[i]);
+      const auto e = class_share(point, g.heads, all_head_classes[i]).estimate();
       cells.push_back(percent(e.value) + (std::isfinite(e.error) ? " ± " + percent(e.error) : std::string()));
     }
     t.row(std::move(cells));
@@ -160,8 +147,8 @@ void print_position(printer& out, const model_report& report) {
   row("|r_k| on axis a", mean_abs("r_k_a"), digits, digits);
   t.rule();
   row(
-      "heads with positive bias strength", [&](const auto& heads) { return positive_share(point, heads); }, percent,
-      percent);
+      "heads with positive bias strength",
+      [&](const auto& heads) { return positive_bias_share(point, heads).estimate(); }, percent, percent);
   row(
       "median bias strength × context, logits",
       [&](const auto& heads) { return over_heads(point.column("bias_context_logits"), heads, head_statistic::median); },

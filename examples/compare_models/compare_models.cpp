@@ -5,7 +5,7 @@
 #include "examples/common/cli.hpp"
 #include "examples/common/figures/head_figures.hpp"
 #include "examples/common/labels.hpp"
-#include "examples/common/learned.hpp"
+#include "examples/common/numbers/learned.hpp"
 #include "examples/compare_models/models.hpp"
 #include "qkgeom/core/error.hpp"
 
@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
     choices.query_model = name_of(options.covariances.at(0));
     choices.seed = a.seed;
     output_folder folder(a.out, a.figures);
-    std::vector<qkgeom::compared_model> models;
+    std::vector<compared_model> models;
     for (std::size_t i = 0; i < a.captures.size(); ++i) {
       auto one = a;
       one.captures = {a.captures[i]};

@@ -6,10 +6,9 @@
 
 #include "examples/common/figures/head_figures.hpp"
 #include "examples/common/labels.hpp"
-#include "examples/common/learned.hpp"
+#include "examples/common/numbers/learned.hpp"
 #include "qkgeom/io/capture_set.hpp"
 #include "qkgeom/io/csv.hpp"
-#include "qkgeom/report/notes.hpp"
 #include "qkgeom/stats/families.hpp"
 
 namespace qkgeom::examples {
@@ -65,14 +64,6 @@ std::vector<std::pair<std::size_t, std::size_t>> model_pairs(const std::vector<s
   return pairs;
 }
 
-namespace {
-
-/// Models that have both a number (x) and a score (y).
-struct scored_rows {
-  std::vector<double> x, y;
-  std::vector<std::string> labels, families;
-};
-
 scored_rows rows_with(const std::vector<compared_model>& models, const std::string& number, const model_score& score) {
   scored_rows r;
   for (std::size_t i = 0; i < models.size(); ++i) {
@@ -86,67 +77,7 @@ scored_rows rows_with(const std::vector<compared_model>& models, const std::stri
   return r;
 }
 
-/// scores.csv: a row per score, headline number and coefficient, over the models that have both.
-void write_scores(output_folder& out, const std::vector<compared_model>& models, const model_choices& choices) {
-  csv_writer csv(out.table("scores.csv"),
-                 {"score", "number", "kind", "n", "estimate", "p", "p_standard_error", "orders", "low", "high",
-                  "leave_one_out_low", "without_low", "leave_one_out_high", "without_high"});
-  for (const auto& score : choices.scores)
-    for (const auto& number : models.at(0).groups.at(0).numbers) {
-      const auto r = rows_with(models, number.name, score);
-      if (r.x.size() < 3) continue;
-      for (const auto kind : {association::pearson, association::spearman, association::kendall}) {
-        const auto test = test_association(kind, r.x, r.y, {.seed = choices.seed});
-        const auto interval = bootstrap_association(kind, r.x, r.y, {.seed = choices.seed});
-        const auto range = leave_one_out(kind, r.x, r.y);
-        const auto label = [&](std::size_t row) { return std::isnan(range.low) ? std::string() : r.labels[row]; };
-        csv.row(score.name, number.name, name_of(kind), test.n, test.estimate, test.p, test.standard_error,
-                test.arrangements, interval.low, interval.high, range.low, label(range.low_without), range.high,
-                label(range.high_without));
-      }
-    }
-  csv.commit();
-}
-
-void write_decomposition(csv_writer& csv, const std::string& x, const std::string& y, const char* rows,
-                         const family_decomposition& d) {
-  const auto part = [&](const std::string& name, const std::string& family, const slope_and_correlation& s) {
-    csv.row(x, y, rows, name, family, s.n, s.correlation, s.slope, d.reverses());
-  };
-  part("pooled", "", d.pooled);
-  part("within", "", d.within);
-  part("between", "", d.between);
-  for (const auto& f : d.families) part("family", f.name, f.inside);
-}
-
-/// families.csv: associations over all rows, within families and between family means. Rows are heads, or models.
-void write_families(output_folder& out, const std::vector<compared_model>& models, const model_choices& choices) {
-  csv_writer csv(out.table("families.csv"), {"x", "y", "rows", "part", "family", "n", "pearson", "slope", "reverses"});
-  std::vector<double> separation, token, context;
-  std::vector<std::string> families;
-  for (const auto& m : models)
-    for (const auto& h : m.heads) {
-      separation.push_back(h.separation_strength);
-      token.push_back(h.bias_strength);
-      context.push_back(h.bias_context);
-      families.push_back(m.family);
-    }
-  write_decomposition(csv, "separation_strength", "bias_strength", "heads",
-                      decompose_by_family(separation, token, families));
-  write_decomposition(csv, "separation_strength", "bias_context", "heads",
-                      decompose_by_family(separation, context, families));
-  std::vector<model_score> targets = choices.scores;
-  targets.push_back({"ap_drop", {}});
-  for (const auto& m : models) targets.back().value.push_back(m.groups[0].number("ap_drop").value);
-  for (const auto& target : targets)
-    for (const auto& number : models.at(0).groups.at(0).numbers) {
-      if (number.name == target.name) continue;
-      const auto r = rows_with(models, number.name, target);
-      if (r.x.size() >= 3)
-        write_decomposition(csv, number.name, target.name, "models", decompose_by_family(r.x, r.y, r.families));
-    }
-  csv.commit();
-}
+namespace {
 
 void print_headlines(printer& out, const std::vector<compared_model>& models, const std::string& query_model) {
   out.heading("Means over all heads ± standard error over documents; " + query_model + " query model");
@@ -237,22 +168,6 @@ void print_scores(printer& out, const std::vector<compared_model>& models, const
 }
 
 }  // namespace
-
-void write_models(output_folder& out, const std::vector<compared_model>& models, const model_choices& choices) {
-  std::vector<std::pair<std::string, std::vector<report_note>>> notes;
-  for (const auto& m : models) notes.emplace_back(m.label, m.notes);
-  notes.emplace_back("", notes_of(models));
-  write_csv(out.table("notes.csv"), notes_table(notes));
-  write_models_csv(out.table("models.csv"), models);
-  write_positions_csv(out.table("positions.csv"), models);
-  write_model_components_csv(out.table("model_components.csv"), models);
-  write_differences_csv(out.table("differences.csv"), models, choices.pairs);
-  write_rope_nope_csv(out.table("rope_nope.csv"), models);
-  write_families(out, models, choices);
-  if (!choices.scores.empty()) write_scores(out, models, choices);
-  if (const auto learned = learned_of(models); !learned.empty()) write_learned_csv(out.table("learned.csv"), learned);
-  draw_models(out, models, choices);
-}
 
 void print_models(printer& out, const std::vector<compared_model>& models, const model_choices& choices) {
   for (const auto& m : models) print_notes(out, m.notes, m.label);

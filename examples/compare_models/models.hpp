@@ -6,9 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "examples/common/figures/figure.hpp"
+#include "examples/common/numbers/comparison.hpp"
 #include "examples/common/outputs.hpp"
-#include "qkgeom/study/comparison_csv.hpp"
 
 namespace qkgeom::examples {
 
@@ -26,6 +25,14 @@ struct model_choices {
   std::string query_model;  ///< of the columns ap_*
   std::uint64_t seed = 0;   ///< of resampling
 };
+
+/// Models that have both a number (x) and a score (y).
+struct scored_rows {
+  std::vector<double> x, y;
+  std::vector<std::string> labels, families;
+};
+
+scored_rows rows_with(const std::vector<compared_model>& models, const std::string& number, const model_score& score);
 
 /// Context lengths of the captures, tokens.
 std::vector<index_t> context_lengths(const std::vector<std::filesystem::path>& captures);

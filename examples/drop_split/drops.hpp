@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "examples/common/outputs.hpp"
-#include "qkgeom/study/drop_csv.hpp"
+#include "examples/drop_split/split_drop.hpp"
 
 namespace qkgeom::examples {
 
@@ -13,6 +13,15 @@ namespace qkgeom::examples {
 struct drop_arguments {
   std::string keys = "distances";  ///< or rotation
   index_t distance_cell = 0;       ///< tokens; 0: a 128th of the context
+};
+
+/// The split of one query head.
+struct head_drop {
+  index_t layer = 0, q_head = 0, k_head = 0;
+  bool rope = true;
+  std::string_view covariance;  ///< of the query model
+  bool turned_back = false;     ///< how keys were frozen: turned back, or pairs reweighed by distance
+  drop_split split;
 };
 
 /// Every head's split under the first query model.

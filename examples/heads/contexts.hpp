@@ -3,8 +3,8 @@
 
 #include <vector>
 
+#include "examples/common/numbers/comparison.hpp"
 #include "examples/common/outputs.hpp"
-#include "qkgeom/study/comparison_csv.hpp"
 
 namespace qkgeom::examples {
 

@@ -10,15 +10,15 @@
 #include "examples/heads/contexts.hpp"
 #include "examples/heads/details.hpp"
 #include "examples/heads/label_groups.hpp"
+#include "examples/heads/shared_keys.hpp"
 #include "qkgeom/core/error.hpp"
-#include "qkgeom/study/shared_keys.hpp"
 
 namespace {
 
 using namespace qkgeom::examples;
 
 /// One line: correlations between the profiles of heads that share a key head, and of heads that do not.
-void print_shared_keys(printer& out, const qkgeom::shared_key_likeness& all) {
+void print_shared_keys(printer& out, const shared_key_likeness& all) {
   const auto text = [](const qkgeom::head_estimate& e) {
     return fixed(e.value, 3) + (std::isfinite(e.error) ? " ± " + fixed(e.error, 3) : "");
   };
@@ -45,7 +45,7 @@ void write_all(const choices& c, const analysed& found, const std::filesystem::p
   output_folder folder(path, c.a.figures);
   write_analysis(folder, found, c.options.pca.thresholds, c.heads);
   const auto details = c.details ? write_details(folder, found, c.a) : std::vector<std::string>{};
-  const auto likeness = qkgeom::shared_keys_of(found.report);
+  const auto likeness = shared_keys_of(found.report);
   write_shared_keys_csv(folder.table("key_groups.csv"), likeness);
   const auto statistics = statistics_of(found);
   write_statistics(folder, found, statistics);
@@ -76,9 +76,9 @@ void write_by_label(const choices& c, const std::string& label, printer& out) {
     return analyse_capture(a, c.options);
   };
   const auto summary = [&](const analysed& found, const std::string& name) {
-    return qkgeom::compare_by(found.report, name, "", {}, {});
+    return compare_by(found.report, name, "", {}, {});
   };
-  std::vector<qkgeom::document_group> groups;
+  std::vector<document_group> groups;
   for (const auto& v : values) {
     const auto found = analyse_of(v.inside);
     groups.push_back({label, v.value, {}, {}});

@@ -7,6 +7,7 @@
 
 #include "examples/common/labels.hpp"
 #include "qkgeom/io/capture_set.hpp"
+#include "qkgeom/io/csv.hpp"
 
 namespace qkgeom::examples {
 namespace {
@@ -73,6 +74,27 @@ std::vector<labelled_documents> documents_by_label(const std::vector<std::filesy
   require(std::any_of(groups.begin(), groups.end(), [](const auto& g) { return g.missing.empty(); }), "--group-by ",
           label, ": no value's documents have queries and keys in every layer");
   return groups;
+}
+
+void write_groups_csv(const std::filesystem::path& path, const std::vector<document_group>& groups) {
+  std::vector<std::string> names{"label", "value", "group", "documents", "heads"};
+  for (const auto& n : groups.at(0).inside.groups.at(0).numbers)
+    for (const char* part : {"", "_error", "_less_rest", "_less_rest_error"}) names.push_back(n.name + part);
+  csv_writer csv(path, names);
+  for (const auto& g : groups)
+    for (std::size_t i = 0; i < g.inside.groups.size(); ++i) {
+      const auto& in = g.inside.groups[i];
+      csv.add(g.label).add(g.value).add(in.name).add(g.inside.documents).add(in.heads);
+      for (std::size_t n = 0; n < in.numbers.size(); ++n) {
+        const auto e = in.numbers[n].estimate();
+        csv.add(e.value).add(e.error);
+        const auto d =
+            g.outside.empty() ? head_estimate{} : difference_of(in.numbers[n], g.outside[i].numbers[n], false);
+        csv.add(d.value).add(d.error);
+      }
+      csv.end_row();
+    }
+  csv.commit();
 }
 
 void print_groups(printer& out, const std::vector<document_group>& groups) {

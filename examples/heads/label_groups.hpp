@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "examples/common/numbers/comparison.hpp"
 #include "examples/common/outputs.hpp"
-#include "qkgeom/study/comparison_csv.hpp"
 
 namespace qkgeom::examples {
 
@@ -22,6 +22,17 @@ struct labelled_documents {
 /// values would share a folder.
 std::vector<labelled_documents> documents_by_label(const std::vector<std::filesystem::path>& captures,
                                                    const std::string& label);
+
+/// The numbers of the documents with one value of a label, and of all others.
+struct document_group {
+  std::string label, value;
+  compared_model inside;
+  std::vector<compared_group> outside;  ///< of all other documents; empty: there are none
+};
+
+/// groups.csv: a row per value of a label and group of heads, with every headline number of these documents and how
+/// much it is above that of all other documents; these are independent.
+void write_groups_csv(const std::filesystem::path& path, const std::vector<document_group>& groups);
 
 /// Prints plasticity and bias of each label group, and their differences from the other documents.
 void print_groups(printer& out, const std::vector<document_group>& groups);

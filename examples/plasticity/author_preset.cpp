@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "examples/common/outputs.hpp"
+#include "examples/plasticity/author_analysis.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/program.hpp"
-#include "qkgeom/study/author_csv.hpp"
 
 namespace qkgeom::examples {
 namespace {

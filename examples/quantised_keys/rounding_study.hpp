@@ -6,7 +6,7 @@
 
 #include "examples/common/outputs.hpp"
 #include "qkgeom/plasticity/rounded_keys.hpp"
-#include "qkgeom/study/bit_budget.hpp"
+#include "examples/quantised_keys/bit_budget.hpp"
 
 namespace qkgeom::examples {
 

@@ -4,7 +4,7 @@
 
 #include "examples/common/cli.hpp"
 #include "examples/common/figures/head_figures.hpp"
-#include "examples/common/learned.hpp"
+#include "examples/common/numbers/learned.hpp"
 #include "examples/report/page.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/file.hpp"
@@ -45,19 +45,19 @@ void place(page_printer& page, printer& out, output_folder& folder, const qkgeom
 }
 
 /// What the model has learned beyond the untrained models whose captures are named; writes learned.csv.
-std::vector<qkgeom::learned_group> learned_beyond(output_folder& folder, const arguments& a,
-                                                  const qkgeom::analysis_options& options, const analysed& model,
-                                                  const std::vector<std::filesystem::path>& untrained) {
+std::vector<learned_group> learned_beyond(output_folder& folder, const arguments& a,
+                                          const qkgeom::analysis_options& options, const analysed& model,
+                                          const std::vector<std::filesystem::path>& untrained) {
   if (untrained.empty()) return {};
-  std::vector<qkgeom::compared_model> models{compare_by_capture(model, model.report.model, "", {})};
+  std::vector<compared_model> models{compare_by_capture(model, model.report.model, "", {})};
   for (const auto& path : untrained) {
     auto one = a;
     one.captures = {path};
     models.push_back(compare_by_capture(analyse_capture(one, options), path.string(), "", {}));
   }
-  auto learned = qkgeom::learned_of(models);
+  auto learned = learned_of(models);
   std::erase_if(learned, [&](const auto& g) { return g.model != models[0].label; });
-  qkgeom::write_learned_csv(folder.table("learned.csv"), learned);
+  write_learned_csv(folder.table("learned.csv"), learned);
   return learned;
 }
 

@@ -11,7 +11,7 @@
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/capture_set.hpp"
 #include "qkgeom/stats/association.hpp"
-#include "qkgeom/study/recovery.hpp"
+#include "examples/common/numbers/recovery.hpp"
 
 namespace qkgeom::examples::thesis {
 namespace {

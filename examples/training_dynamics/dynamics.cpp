@@ -6,7 +6,10 @@
 
 #include "examples/common/figures/head_figures.hpp"
 #include "examples/common/labels.hpp"
-#include "qkgeom/study/trajectory_csv.hpp"
+#include "examples/training_dynamics/trajectory_changes.hpp"
+#include "qkgeom/core/utf8.hpp"
+#include "qkgeom/io/csv.hpp"
+#include "qkgeom/report/head_groups.hpp"
 
 namespace qkgeom::examples {
 namespace {
@@ -65,7 +68,7 @@ void print_class_changes(printer& out, const std::vector<trajectory_point>& poin
   for (std::size_t i = 0; i < points.size(); ++i) {
     std::vector<std::string> row{points[i].label};
     for (const head_class c : all_head_classes) {
-      const auto share = class_share(points[i], group, c);
+      const auto share = class_share(points[i], group, c).estimate();
       row.push_back(percent(share.value) +
                     (std::isfinite(share.error) ? " ± " + fixed(100 * share.error, 0) : std::string()));
     }

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "examples/common/figures/figure.hpp"
+#include "examples/common/numbers/head_values.hpp"
 #include "examples/common/outputs.hpp"
 #include "examples/common/table.hpp"
-#include "qkgeom/study/trajectory.hpp"
 
 namespace qkgeom::examples {
 

@@ -5,8 +5,8 @@
 #include "examples/common/figures/head_figures.hpp"
 #include "examples/common/labels.hpp"
 #include "examples/training_dynamics/dynamics.hpp"
+#include "examples/training_dynamics/trajectory_changes.hpp"
 #include "qkgeom/stats/interval.hpp"
-#include "qkgeom/study/trajectory_csv.hpp"
 
 namespace qkgeom::examples {
 namespace {

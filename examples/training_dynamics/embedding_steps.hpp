@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "examples/common/outputs.hpp"
-#include "qkgeom/study/causes.hpp"
+#include "examples/common/numbers/causes.hpp"
 
 namespace qkgeom::examples {
 

@@ -36,7 +36,7 @@ int main(int argc, char** argv) {
     const auto labels = capture_labels(a.captures, names, "checkpoint");
     const auto losses = loss.empty() ? std::map<std::string, double>{} : read_losses(loss, labels);
     options = with_arguments(options, a);
-    std::vector<qkgeom::trajectory_point> points;
+    std::vector<trajectory_point> points;
     std::vector<std::shared_ptr<const qkgeom::capture_set>> sources;
     std::vector<std::pair<std::string, std::vector<qkgeom::report_note>>> notes;
     printer out;
@@ -47,9 +47,9 @@ int main(int argc, char** argv) {
       notes.emplace_back(labels[i], found.report.notes);
       print_notes(out, found.report.notes, labels[i]);
       const auto known = losses.find(labels[i]);
-      points.push_back(qkgeom::point_of(found.report, labels[i],
-                                        known == losses.end() ? std::nullopt : std::optional(known->second)));
-      qkgeom::check_comparable(points.front(), points.back());
+      points.push_back(
+          point_of(found.report, labels[i], known == losses.end() ? std::nullopt : std::optional(known->second)));
+      check_comparable(points.front(), points.back());
       sources.push_back(found.source);
     }
     const auto steps = swap_embeddings(a, options, points, sources);

@@ -9,7 +9,7 @@
 
 #include "examples/common/outputs.hpp"
 #include "qkgeom/rotary/stationarity.hpp"
-#include "qkgeom/study/extrapolation.hpp"
+#include "examples/what_if/extrapolation.hpp"
 
 namespace qkgeom::examples {
 

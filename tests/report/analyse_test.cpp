@@ -19,7 +19,6 @@
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/report/head_tables.hpp"
-#include "qkgeom/study/trajectory.hpp"
 #include "tests/common/refusal.hpp"
 #include "tests/io/scratch.hpp"
 
@@ -257,7 +256,7 @@ TEST_F(analysis_of_captures, blocks_of_documents_are_those_of_all_layers) {
         EXPECT_GT(std::abs(without - all), 1e-6 * std::abs(all)) << h.layer << ' ' << b;
     }
   }
-  EXPECT_EQ(point_of(report, "point").blocks.document.size(), 12u);
+  EXPECT_EQ(report.heads[0].geometry.blocks.document.size(), 12u);
 }
 
 TEST(analyse, query_buckets_end_with_the_context) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The tables of complement planes, decay, heterogeneity, recovery and model heatmaps, read back.
+// The tables of complement planes, decay and model heatmaps, read back.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,8 +8,6 @@
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/report/head_tables.hpp"
-#include "qkgeom/study/heterogeneity.hpp"
-#include "qkgeom/study/recovery.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace {
@@ -89,23 +87,6 @@ TEST_F(geometry_tables, decay) {
 
 TEST_F(geometry_tables, model_level) {
   const auto& report = planted_model().report;
-  const auto spread = heterogeneity(report);
-  write_heterogeneity_csv(folder / "heterogeneity.csv", spread);
-  const auto mean = column_of(folder / "heterogeneity.csv", "mean");
-  ASSERT_EQ(mean.size(), 18u);  // 16 buckets and two regions
-  EXPECT_EQ(mean[5], spread[0].buckets[5].mean.value);
-  EXPECT_EQ(column_of(folder / "heterogeneity.csv", "convergence")[17], spread[0].convergence.value);
-  EXPECT_TRUE(std::isnan(column_of(folder / "heterogeneity.csv", "convergence")[16]));
-
-  const auto found = recovery(report);
-  write_recovery_csv(folder / "recovery.csv", report, found);
-  const auto rise = column_of(folder / "recovery.csv", "rise");
-  ASSERT_EQ(rise.size(), 1u + 3u + 3u);
-  EXPECT_EQ(rise[0], found[0].mean.rise.value);
-  EXPECT_EQ(rise[1], rise[4]);  // layers of one head
-  EXPECT_EQ(column_of(folder / "recovery.csv", "layers")[0], 3);
-  EXPECT_TRUE(std::isnan(column_of(folder / "recovery.csv", "layers")[1]));
-
   const auto maps = model_heatmaps(report);
   write_csv(folder / "model_heatmap.csv", model_heatmap_table(maps));
   double filled = 0;

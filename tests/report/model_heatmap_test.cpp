@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "tests/study/hand_report.hpp"
+#include "tests/report/hand_report.hpp"
 
 namespace {
 

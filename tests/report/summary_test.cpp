@@ -4,9 +4,6 @@
 #include <cmath>
 
 #include "qkgeom/report/model_summary.hpp"
-#include "qkgeom/study/comparison.hpp"
-#include "qkgeom/study/heterogeneity.hpp"
-#include "qkgeom/study/recovery.hpp"
 
 namespace {
 
@@ -102,46 +99,6 @@ TEST(summarize, means_over_heads_have_no_error_of_one_document) {
   const auto g = summarize_heads(report, "all", heads);
   EXPECT_TRUE(std::isnan(g.first20.error));
   EXPECT_GT(g.last20.error, 0);
-  const auto first = values_in_region(report, 0, 200), fourth = values_in_region(report, 300, 400);
-  const auto mean_of = [&](const region_values& r) {
-    return estimate_over_heads({&r}, heads, [&](index_t e, const std::vector<std::size_t>& in) {
-      double sum = 0;
-      for (const double v : values_without(r, e, in)) sum += v / 3;
-      return sum;
-    });
-  };
-  EXPECT_TRUE(std::isnan(mean_of(first).error));
-  EXPECT_GT(mean_of(first).head_error, 0);
-  EXPECT_NEAR(mean_of(fourth).error, report.heads[0].profiles[0].buckets[3].standard_error, 1e-14);
-
-  // One document with pairs among several: nothing recovers for sure.
-  std::vector<std::vector<std::pair<double, double>>> sums(10);
-  const double wave[] = {0.5, 0.5, 0.5, 0.3, 0.3, 0.9, 0.9, 0.3, 0.2, 0.2};
-  for (std::size_t b = 0; b < 10; ++b) sums[b] = {{10 * wave[b], 10}, {0, 0}, {0, 0}};
-  report.heads.resize(1);
-  report.heads[0].profiles = {hand_profile(sums, std::vector<index_t>(10, 5))};
-  const auto found = recovery(report)[0].mean;
-  EXPECT_GT(found.rise.value, 0.5);
-  EXPECT_TRUE(std::isnan(found.rise.error));
-  EXPECT_FALSE(found.recovers);
-}
-
-TEST(compared_numbers, are_paired_where_the_same_documents_were_drawn) {
-  compared_model a, b;
-  a.document_ids = b.document_ids = {"x", "y", "z"};
-  a.profile_documents = b.profile_documents = {0, 1, 2};
-  a.blocks = b.blocks = {{0, 1, 2}, 3};
-  EXPECT_TRUE(same_documents(a, b));
-  b.profile_documents = {0, 1};
-  EXPECT_FALSE(same_documents(a, b));
-  b.profile_documents = a.profile_documents;
-  b.blocks = {{1, 2}, 2};
-  EXPECT_FALSE(same_documents(a, b));
-  // A document without a say in one number has the number itself there.
-  const double none = std::numeric_limits<double>::quiet_NaN();
-  const compared_number x{"n", 1, {0.9, 1.1, none, 1.2}}, y{"n", 2, {1.9, none, none, 2.1}};
-  EXPECT_NEAR(difference_of(x, y, true).error, jackknife_error({-1.0, -0.9, -0.9}), 1e-15);
-  EXPECT_EQ(difference_of(x, y, true).freedom, 2);
 }
 
 TEST(summarize, errors_are_the_jackknife_over_documents_by_hand) {

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: MIT
+#include "examples/plasticity/author_analysis.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <utility>
+
+#include "qkgeom/context/admissible.hpp"
+#include "qkgeom/io/csv.hpp"
+#include "qkgeom/linalg/dense.hpp"
+#include "qkgeom/model/householder.hpp"
+#include "qkgeom/plasticity/bucket_table.hpp"
+#include "qkgeom/report/fit_report.hpp"
+#include "qkgeom/stats/jackknife.hpp"
+
+namespace qkgeom::examples {
+
+namespace detail {
+
+std::vector<double> key_signs(const side_moments& keys) {
+  std::vector<double> sum(keys.total.mean.size()), sign;
+  for (const auto& b : keys.bucket)
+    if (b.count > 0) sum = dense::sum(std::move(sum), b.mean);
+  for (const double s : sum) sign.push_back(s < 0 ? -1.0 : 1.0);
+  return sign;
+}
+
+row_moments flipped(row_moments m, const std::vector<double>& sign) {
+  const std::size_t d = sign.size();
+  const bool full = m.has_full_scatter();
+  for (std::size_t i = 0; i < d; ++i) {
+    m.mean[i] *= sign[i];
+    m.xt[i] *= sign[i];
+    for (std::size_t j = 0; full && j < d; ++j) m.xx[i * d + j] *= sign[i] * sign[j];
+  }
+  return m;
+}
+
+pair_problem author_problem(const query_model& model) {
+  pair_problem problem{0, model.reflector, std::vector<score_distribution>(model.bucket.size())};
+  const auto known =
+      std::find_if(model.bucket.begin(), model.bucket.end(), [](const auto& b) { return b.queries >= 2; });
+  if (known == model.bucket.end()) return problem;
+  for (std::size_t b = 0; b < model.bucket.size(); ++b) {
+    if (model.bucket[b].queries < 1) continue;
+    auto& distribution = problem.distributions[b];
+    distribution = admitting(model.buckets.start(static_cast<index_t>(b)), model.bucket[b].tau, {});
+    auto mean = known->mean;  // one line for all buckets: a single query has a place on it
+    mean[0] = model.alpha_pos + model.beta_pos * distribution.tau;
+    distribution.mean = reflect(model.reflector, std::move(mean));
+    for (const double v : known->variance)
+      distribution.variance.push_back(v > 0 ? v : 1e-12);  // the floor of the author's tool
+  }
+  return problem;
+}
+
+}  // namespace detail
+
+namespace {
+
+/// One head's keys as f64, coordinates times `sign`.
+template <class T>
+std::vector<double> flipped_rows(const matrix_view<const T>& k, const std::vector<double>& sign) {
+  std::vector<double> rows;
+  rows.reserve(k.rows * k.cols);
+  for (index_t i = 0; i < k.rows; ++i)
+    for (std::size_t c = 0; c < sign.size(); ++c) rows.push_back(sign[c] * static_cast<double>(k.row(i)[c]));
+  return rows;
+}
+
+/// Cells of a head and their plain mean, with its error over documents.
+void collect_cells(author_head& head, const pair_sums& sums, const bucketed_keys& keys,
+                   const std::vector<score_distribution>& distributions, std::optional<index_t> window) {
+  using cell = std::pair<index_t, index_t>;
+  struct total {
+    double sum = 0, pairs = 0;
+  };
+  std::map<cell, total> cells;
+  std::map<std::int32_t, std::map<cell, total>> by_document;
+  for (index_t j = 0; j < sums.distributions; ++j) {
+    if (distributions[j].empty()) continue;
+    for (index_t g = 0; g < sums.groups; ++g) {
+      const index_t c = keys.bucket[g];
+      if (c >= j || (window && c < j - *window)) continue;  // the tool compares the window with bucket numbers
+      const auto at = sums.at(j, g);
+      const auto pairs = static_cast<double>(sums.pairs[at]);
+      for (auto* t : {&cells[{j, c}], &by_document[keys.groups.document[g]][{j, c}]}) {
+        t->sum += sums.sum[at];
+        t->pairs += pairs;
+      }
+    }
+  }
+  double sum = 0, count = 0;
+  for (const auto& [at, t] : cells) {
+    head.cells.push_back({at.first, at.second, static_cast<std::int64_t>(t.pairs), t.sum / t.pairs});
+    if (!(t.pairs > 0)) continue;
+    sum += t.sum / t.pairs;
+    ++count;
+  }
+  std::vector<double> without;
+  for (const auto& [document, mine] : by_document) {
+    double rest = sum, left = count;
+    for (const auto& [at, t] : mine) {
+      const auto& whole = cells[at];
+      if (!(t.pairs > 0)) continue;
+      rest -= whole.sum / whole.pairs;
+      if (whole.pairs > t.pairs)
+        rest += (whole.sum - t.sum) / (whole.pairs - t.pairs);
+      else
+        --left;
+    }
+    without.push_back(rest / left);
+  }
+  head.overall = jackknife(sum / count, without);
+}
+
+template <class T>
+std::vector<author_head> author_layer_of(cpu_context& cpu, const layer_view<T>& layer, const layer_moments& moments,
+                                         const std::vector<std::vector<double>>& sign_of_key, const layer_names& names,
+                                         const author_options& options) {
+  const index_t n = layer.q.heads;
+  std::vector<std::vector<double>> signs(n);
+  std::vector<row_moments> totals(n);
+  std::vector<std::vector<index_t>> readers(sign_of_key.size());
+  for (index_t h = 0; h < n; ++h) {
+    const index_t key = layer.key_of_query[h];
+    readers[key].push_back(h);
+    signs[h] = sign_of_key[key];
+    totals[h] = detail::flipped(moments.q[h].total, signs[h]);
+  }
+  const auto keys = split_by_bucket(order_keys_by_document(layer.k_position, layer.k_document, false), moments.buckets);
+  std::vector<author_head> heads(n);
+  for (std::size_t key = 0; key < readers.size(); ++key) {
+    std::vector<pair_problem> problems;
+    for (const index_t h : readers[key]) {
+      const head_moments queries{
+          moments.buckets, {totals[h], moments.q[h].bucket}, {}};  // of buckets only counts and positions are read
+      problems.push_back(detail::author_problem(
+          fit_queries(cpu, queries, {.covariance = covariance_kind::linear_drift, .position = query_position::mean})));
+    }
+    if (problems.empty()) continue;
+    const auto k = flipped_rows(layer.k.head(static_cast<index_t>(key)), sign_of_key[key]);
+    const auto sums = cpu.gaussian_pairs(packed_tensor(k.data(), layer.k.rows, 1, layer.k.dim), keys.groups, problems,
+                                         pair_request{});
+    for (std::size_t i = 0; i < problems.size(); ++i)
+      collect_cells(heads[readers[key][i]], sums[i], keys, problems[i].distributions, layer.window);
+  }
+  const auto weights = component_weights(cpu, moments);
+  const auto fits =
+      fit_checks(cpu, totals, layer, std::move(signs), {options.alpha, options.most_dimensions, options.seed});
+  for (index_t h = 0; h < n; ++h) {
+    auto& head = heads[h];
+    head.layer = names.layer;
+    head.q_head = names.query_heads[h];
+    head.k_head = names.key_heads[layer.key_of_query[h]];
+    head.queries = layer.q.rows;
+    head.keys = layer.k.rows;
+    head.dim = layer.q.dim;
+    head.fit = fits[h];
+    head.weights = weights[h];
+  }
+  return heads;
+}
+
+}  // namespace
+
+author_grid author_buckets(const capture_manifest& manifest) {
+  if (manifest.bucket.kind != "log2") return {query_buckets(manifest, {}), 0};
+  const index_t smallest = std::max<index_t>(1, manifest.bucket.size);
+  return {log2_buckets{smallest}.edges(manifest.context_length),
+          static_cast<index_t>(std::bit_width(static_cast<std::uint64_t>(smallest))) - 1};
+}
+
+template <class T>
+std::vector<author_head> author_layer(cpu_context& cpu, const layer_view<T>& layer, const layer_names& names,
+                                      const bucket_edges& buckets, const author_options& options) {
+  const edge_buckets grid{buckets.edges()};
+  const moment_options kinds{.q_bucket = scatter_kind::diagonal};
+  auto moments = accumulate(cpu, layer, grid, kinds);
+  std::vector<std::vector<double>> sign_of_key;
+  for (const auto& k : moments.k) sign_of_key.push_back(detail::key_signs(k));
+  if (options.most_tokens <= 0 || std::max(layer.q.rows, layer.k.rows) <= options.most_tokens)
+    return author_layer_of(cpu, layer, moments, sign_of_key, names, options);
+  const thinned_layer<T> thinned(layer, options.most_tokens, options.seed);
+  moments = accumulate(cpu, thinned.view(), grid, kinds);
+  return author_layer_of(cpu, thinned.view(), moments, sign_of_key, names, options);
+}
+
+template std::vector<author_head> author_layer(cpu_context&, const layer_view<double>&, const layer_names&,
+                                               const bucket_edges&, const author_options&);
+template std::vector<author_head> author_layer(cpu_context&, const layer_view<float>&, const layer_names&,
+                                               const bucket_edges&, const author_options&);
+
+std::vector<author_head> author_analysis(cpu_context& cpu, const capture_set& source, const bucket_edges& buckets,
+                                         const author_options& options, const std::function<void(index_t)>& progress) {
+  std::vector<author_head> heads;
+  for (const index_t number : source.layers()) {
+    const auto layer = source.read_layer(number);
+    check_finite(layer);
+    layer.visit([&]<class T>(const layer_view<T>& rows) {
+      auto found =
+          author_layer(cpu, rows, {layer.layer, layer.rope, layer.query_heads, layer.key_heads}, buckets, options);
+      std::move(found.begin(), found.end(), std::back_inserter(heads));
+    });
+    progress(static_cast<index_t>(layer.query_heads.size()));
+  }
+  return heads;
+}
+
+void write_head_metrics_csv(const std::filesystem::path& path, const std::vector<author_head>& heads) {
+  csv_writer csv(path,
+                 csv_columns("layer,q_head,k_head,n_q_tokens,n_k_tokens,d_model,q_R2_pos,q_beta_norm,q_R2_scalar,"
+                             "q_mae_baseline,q_mae_proj,q_mae_ratio,q_resid0_skew,q_resid0_kurt,q_resid0_ks_p,"
+                             "q_noise_med_abs_skew,q_noise_med_abs_kurt,q_noise_med_ks_p,q_noise_frac_ks_p_lt_alpha,"
+                             "ap_overall"));
+  for (const auto& h : heads) {
+    const auto& f = h.fit;
+    csv.row(h.layer, h.q_head, h.k_head, h.queries, h.keys, h.dim, f.r2_pos, f.beta_norm, f.r2_scalar, f.mae_baseline,
+            f.mae_proj, f.mae_ratio(), f.residual.skewness, f.residual.kurtosis, f.residual.ks_p, f.noise.abs_skewness,
+            f.noise.abs_kurtosis, f.noise.ks_p, f.noise.share_below_alpha, h.overall.value);
+  }
+  csv.commit();
+}
+
+void write_head_bucket_plasticity_csv(const std::filesystem::path& path, const std::vector<author_head>& heads,
+                                      index_t first_bucket) {
+  csv_writer csv(path, {"layer", "q_head", "k_head", "q_bucket", "k_bucket", "ap_bucket"});
+  for (const auto& h : heads)
+    for (const auto& c : h.cells)
+      csv.row(h.layer, h.q_head, h.k_head, first_bucket + c.q_bucket, first_bucket + c.k_bucket, c.plasticity);
+  csv.commit();
+}
+
+void write_head_component_weights_csv(const std::filesystem::path& path, const std::vector<author_head>& heads) {
+  csv_writer csv(path, {"layer", "q_head", "k_head", "component", "component_r2", "component_weight"});
+  for (const auto& h : heads)
+    for (std::size_t c = 0; c < h.weights.r2.size(); ++c)
+      csv.row(h.layer, h.q_head, h.k_head, c, h.weights.r2[c], h.weights.weight[c]);
+  csv.commit();
+}
+
+}  // namespace qkgeom::examples
