@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Plans the study of 13 models (capture/job/studies) on 1, 8 and 64 GPUs: arithmetic of one document, then a simulation of
+"""Plans the study of 13 models (capture/job/protocols) on 1, 8 and 64 GPUs: arithmetic of one document, then a simulation of
 which GPU captures what and when. No GPU is asked for; every number that a machine decides is an option.
 
 Usage: cluster_plan.py [--documents N] [--flops F] [--storage B] [--spread S] [--moments]
@@ -21,23 +21,23 @@ MODELS = {"llama3.1-8b": (8.0, 128), "llama3.2-11b": (9.8, 128), "llama3.2-1b": 
           "qwen3-14b": (14.8, 128)}
 
 
-def studies():
-    folder = pathlib.Path(__file__).resolve().parent.parent / "capture/job/studies"
+def protocols():
+    folder = pathlib.Path(__file__).resolve().parent.parent / "capture/job/protocols"
     return [json.loads((folder / f"{name}.json").read_text()) for name in MODELS]
 
 
-def operations(study):
-    """Of one document at the study's length: in the weights, in attention."""
-    weights, d = MODELS[study["study"]]
-    t = study["max_length"]
-    return 2e9 * weights * t, 2.0 * t * t * study["n_layers"] * study["n_query_heads"] * d
+def operations(protocol):
+    """Of one document at the protocol's length: in the weights, in attention."""
+    weights, d = MODELS[protocol["study"]]
+    t = protocol["max_length"]
+    return 2e9 * weights * t, 2.0 * t * t * protocol["n_layers"] * protocol["n_query_heads"] * d
 
 
-def moment_bytes(study):
+def moment_bytes(protocol):
     """Of one block: a covariance per query bucket of each head, and one of its key head."""
-    d = MODELS[study["study"]][1]
-    heads = sum(len(h) for h in study["heads"].values())
-    return 8 * d * d * heads * (study["max_length"] // study["bucket_size"] + 2)
+    d = MODELS[protocol["study"]][1]
+    heads = sum(len(h) for h in protocol["heads"].values())
+    return 8 * d * d * heads * (protocol["max_length"] // protocol["bucket_size"] + 2)
 
 
 class cluster:
@@ -45,12 +45,12 @@ class cluster:
         self.a, self.dice = a, random.Random(1)
         self.speed = [a.flops * max(0.5, self.dice.gauss(1, a.spread)) for _ in range(gpus)]
 
-    def document(self, gpu, study):
-        return sum(operations(study)) / self.speed[gpu] * max(0.5, self.dice.gauss(1, self.a.spread))
+    def document(self, gpu, protocol):
+        return sum(operations(protocol)) / self.speed[gpu] * max(0.5, self.dice.gauss(1, self.a.spread))
 
-    def reading(self, study, readers):
+    def reading(self, protocol, readers):
         """Seconds until each of `readers` has the weights: they share the storage, a GPU's link is 25 GB/s at most."""
-        return 2e9 * MODELS[study["study"]][0] / min(25e9, self.a.storage / readers)
+        return 2e9 * MODELS[protocol["study"]][0] / min(25e9, self.a.storage / readers)
 
     def tasks(self):
         """Documents of each task of a model."""
@@ -61,14 +61,14 @@ class cluster:
     def in_turn(self, dealt):
         """One model after another on all GPUs; tasks dealt as they go, or cut beforehand. -> end, seconds of work"""
         end = work = 0.0
-        for study in studies():
+        for protocol in protocols():
             tasks, gpus = self.tasks(), len(self.speed)
             ranks = min(gpus, len(tasks))
-            at = [(end + self.reading(study, ranks), g) for g in range(ranks)]
+            at = [(end + self.reading(protocol, ranks), g) for g in range(ranks)]
             if dealt:
                 for task in tasks:
                     begin, g = heapq.heappop(at)
-                    seconds = sum(self.document(g, study) for _ in range(task))
+                    seconds = sum(self.document(g, protocol) for _ in range(task))
                     work += seconds
                     heapq.heappush(at, (begin + seconds, g))
                 end = max(t for t, _ in at)
@@ -76,7 +76,7 @@ class cluster:
                 last = end
                 for begin, g in at:
                     mine = tasks[g * len(tasks) // ranks:(g + 1) * len(tasks) // ranks]
-                    seconds = sum(self.document(g, study) for _ in range(sum(mine)))
+                    seconds = sum(self.document(g, protocol) for _ in range(sum(mine)))
                     work += seconds
                     last = max(last, begin + seconds)
                 end = last
@@ -85,32 +85,32 @@ class cluster:
     def array(self, parts):
         """A job array of all models' parts, the longest first; a job reads its model's weights. -> end, seconds of work"""
         jobs = []
-        for study in studies():
+        for protocol in protocols():
             tasks = self.tasks()
             k = min(parts, len(tasks))
             for p in range(k):
                 documents = sum(tasks[p * len(tasks) // k:(p + 1) * len(tasks) // k])
-                jobs.append((sum(operations(study)) * documents, study, documents))
+                jobs.append((sum(operations(protocol)) * documents, protocol, documents))
         jobs.sort(key=lambda j: -j[0])
         free, work = [(0.0, g) for g in range(len(self.speed))], 0.0
-        for _, study, documents in jobs:
+        for _, protocol, documents in jobs:
             begin, g = heapq.heappop(free)
-            seconds = sum(self.document(g, study) for _ in range(documents))
+            seconds = sum(self.document(g, protocol) for _ in range(documents))
             work += seconds
-            heapq.heappush(free, (begin + self.reading(study, len(self.speed)) + seconds, g))
+            heapq.heappush(free, (begin + self.reading(protocol, len(self.speed)) + seconds, g))
         return max(t for t, _ in free), work
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--documents", type=int, default=300, help="per model, each as long as the study's context")
+    p.add_argument("--documents", type=int, default=300, help="per model, each as long as the protocol's context")
     p.add_argument("--flops", type=float, default=300e12, help="operations per second of a GPU, sustained")
     p.add_argument("--storage", type=float, default=10e9, help="bytes per second that all processes read together")
     p.add_argument("--spread", type=float, default=0.05, help="standard deviation of speed, of GPUs and of documents")
     p.add_argument("--moments", action="store_true", help="tasks are the ten blocks of moments")
     a = p.parse_args()
     print(f"{'model':16} {'weights':>9} {'attention':>9} {'s/document':>10} {'weights GB':>10} {'moments GB':>10}")
-    for s in studies():
+    for s in protocols():
         w, t = operations(s)
         print(f"{s['study']:16} {w:9.2g} {t:9.2g} {(w + t) / a.flops:10.1f} {2 * MODELS[s['study']][0]:10.1f} "
               f"{10 * moment_bytes(s) / 1e9:10.2f}")

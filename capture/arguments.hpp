@@ -32,7 +32,7 @@ struct evaluation_arguments {
   device_choice device{};
 };
 
-/// Parses qkgeom-capture's command line; options override settings of the study that `--study` names. Prints --help and
+/// Parses qkgeom-capture's command line; options override settings of the protocol that `--protocol` names. Prints --help and
 /// then returns none. Throws `error` with one sentence on anything else that cannot run.
 std::optional<capture_arguments> parse_arguments(int argc, const char* const* argv);
 

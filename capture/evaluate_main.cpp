@@ -15,11 +15,11 @@ using namespace qkgeom;
 /// Makes the forward pass where it was asked for.
 forward_pass_factory factory_for([[maybe_unused]] const evaluation_arguments& asked) {
 #if defined(QKGEOM_CAPTURE_CUDA)
-  const capture_options& options = asked.options.capture;
+  const auto& options = asked.options.capture;
   if (asked.device.cuda)
     return cuda_forward_pass({.resident = asked.device.resident,
-                              .max_length = options.plan.max_length,
-                              .batch_tokens = options.batch_tokens});
+                              .max_length = options.selection.max_length,
+                              .batch_tokens = options.run.batch_tokens});
 #endif
   return cpu_forward_pass();
 }
@@ -33,9 +33,9 @@ void run(int argc, char** argv) {
   const evaluation_options& options = asked->options;
   if (asked->plan) return plan_evaluation(options, std::cout, std::cerr, factory_for(*asked));
   require_one_process();
-  const made_folder out(options.capture.out);
+  const made_folder out(options.capture.run.out);
   evaluate_model(options, std::cerr, factory_for(*asked));
-  fmt::print("written to {}: condition_loss.csv condition_probes.csv\n", options.capture.out.string());
+  fmt::print("written to {}: condition_loss.csv condition_probes.csv\n", options.capture.run.out.string());
 }
 
 }  // namespace

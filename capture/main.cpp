@@ -54,10 +54,10 @@ capture_backend cuda_backend_for([[maybe_unused]] const capture_arguments& asked
 #if defined(QKGEOM_CAPTURE_CUDA)
   const auto& options = asked.options;
   return cuda_backend({.resident = asked.device.resident,
-                       .max_length = options.plan.max_length,
-                       .batch_tokens = options.batch_tokens,
-                       .softmax = options.softmax},
-                      options.plan.compute);
+                       .max_length = options.selection.max_length,
+                       .batch_tokens = options.run.batch_tokens,
+                       .softmax = options.statistics.softmax},
+                      options.model.compute);
 #else
   return {};
 #endif
@@ -77,7 +77,7 @@ constexpr int disagrees = 1;
 
 void print_plan(const capture_arguments& asked) {
   auto estimate = estimate_capture(asked.options, std::cerr);
-  estimate.flop_per_second = measured_flop_per_second(asked.options.threads, asked.options.plan.compute);
+  estimate.flop_per_second = measured_flop_per_second(asked.options.run.threads, asked.options.model.compute);
   print_estimate(std::cout, estimate);
   if (!asked.whole) return;
   auto whole = estimate_capture(*asked.whole, std::cerr);
@@ -98,7 +98,7 @@ int run(const capture_arguments& asked, process_group& group) {
     print_plan(asked);
     return 0;
   }
-  cpu_context cpu{{.threads = asked.options.threads}};
+  cpu_context cpu{{.threads = asked.options.run.threads}};
   auto backend = cpu_backend(cpu);
   if (asked.device.cuda) {
     const auto moments = backend.moments;
@@ -116,7 +116,7 @@ int run(const capture_arguments& asked, process_group& group) {
   std::ostream silent(nullptr);
   const auto summary = run_capture(asked.options, group.rank() == 0 ? std::cerr : silent, backend, group);
   if (group.rank() == 0)
-    print(summary, asked.options.out.string(), asked.device.cuda ? "" : products_of(asked.options.plan.compute));
+    print(summary, asked.options.run.out.string(), asked.device.cuda ? "" : products_of(asked.options.model.compute));
   return 0;
 }
 

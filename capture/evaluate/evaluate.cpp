@@ -10,6 +10,7 @@
 
 #include "capture/evaluate/probes.hpp"
 #include "capture/job/batches.hpp"
+#include "capture/job/documents.hpp"
 #include "capture/job/estimate.hpp"
 #include "capture/job/prepare.hpp"
 #include "capture/model/checkpoint.hpp"
@@ -36,9 +37,9 @@ struct evaluation_input {
 evaluation_input read_input(const evaluation_options& options, const prepared_capture& prepared) {
   evaluation_input input;
   const index_t length = prepared.manifest.context_length;
-  tokenizer tokens = load_tokenizer(options.capture, prepared);
-  if (options.capture.documents.named())
-    document_list(options.capture.documents).for_each([&](index_t, const document& d) {
+  tokenizer tokens = load_tokenizer(options.capture.inputs, options.capture.model.path, prepared);
+  if (options.capture.inputs.named())
+    document_list(options.capture.inputs).for_each([&](index_t, const document& d) {
       auto ids = tokens.encode(d.text, length);
       if (ids.size() >= 2) input.documents.emplace_back(d.id, std::move(ids));
     });
@@ -143,13 +144,13 @@ void evaluate_model(const evaluation_options& options, std::ostream& notes, cons
   if (const std::string note = note_on_context(prepared.manifest); !note.empty()) notes << "note: " << note << '\n';
   const auto conditions = all_conditions(options, prepared.model);
   const evaluation_input input = read_input(options, prepared);
-  const checkpoint weights(options.capture.model);
-  thread_pool pool(options.capture.threads);
-  const auto model = make(prepared.model, weights, options.capture.plan.compute, prepared.model.n_layers() - 1, pool);
+  const checkpoint weights(options.capture.model.path);
+  thread_pool pool(options.capture.run.threads);
+  const auto model = make(prepared.model, weights, options.capture.model.compute, prepared.model.n_layers() - 1, pool);
   model->check_output();
   const index_t bucket =
       options.bucket_size > 0 ? options.bucket_size : capture_manifest::sixteenth_of(prepared.manifest.context_length);
-  evaluation all(*model, input, bucket, options.capture.batch_tokens, options.capture.out);
+  evaluation all(*model, input, bucket, options.capture.run.batch_tokens, options.capture.run.out);
   progress bar("evaluate", input.tokens() * static_cast<index_t>(conditions.size()), "tokens");
   for (const condition& c : conditions) all.run(c, bar);
   all.commit();
@@ -166,12 +167,12 @@ void plan_evaluation(const evaluation_options& options, std::ostream& out, std::
       << fmt::format("each         {} documents and {} probes, {} tokens\n", input.documents.size(),
                      input.probes.size(), input.tokens());
   auto losses = options.capture;
-  losses.loss = true;
+  losses.statistics.loss = true;
   out << fmt::format("peak memory  about {}, and the pages of the weights that the system keeps\n",
                      in_bytes(estimate_capture(losses, notes).peak_bytes));
-  const checkpoint weights(options.capture.model);
-  thread_pool pool(options.capture.threads);
-  const auto model = make(prepared.model, weights, options.capture.plan.compute, prepared.model.n_layers() - 1, pool);
+  const checkpoint weights(options.capture.model.path);
+  thread_pool pool(options.capture.run.threads);
+  const auto model = make(prepared.model, weights, options.capture.model.compute, prepared.model.n_layers() - 1, pool);
   model->check_output();
   constexpr std::size_t most = 1024;
   token_span ids = input.documents.empty() ? input.probes.front().ids : input.documents.front().second;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <numeric>
 
+#include "capture/job/plan.hpp"
 #include "capture/job/prepare.hpp"
 #include "qkgeom/io/capture_check.hpp"
 #include "qkgeom/io/capture_moments.hpp"
@@ -17,26 +18,27 @@ capture_job::capture_job(const job_setup& setup)
     : setup_(setup),
       options_(setup.options),
       cut_(setup.cut),
-      writer_(options_.out, setup.manifest),
-      rows_(writer_.manifest(), sampler_of(setup.model, options_.plan), options_.plan.compute,
-            options_.plan.same_positions, options_.documents.skip) {
-  if (options_.moments) {
+      writer_(options_.run.out, setup.manifest),
+      rows_(writer_.manifest(), sampler_of(setup.model, options_.selection), options_.model.compute,
+            options_.selection.same_positions, options_.inputs.skip) {
+  if (options_.statistics.moments) {
     moments_.emplace(writer_.manifest(), grid_of(setup.manifest, "moments"), setup.moments,
-                     options_.plan.sampler.skip_first);
+                     options_.selection.sampler.skip_first);
     takes_moments_ = setup_.forward.takes_moments(*moments_);
   }
-  if (options_.softmax || options_.loss)
-    statistics_.emplace(writer_.manifest(), setup.model, grid_of(setup.manifest, options_.loss ? "loss" : "softmax"),
-                        options_.softmax, options_.loss);
-  takes_softmax_ = options_.softmax && setup_.forward.takes_softmax(*statistics_);
+  if (options_.statistics.softmax || options_.statistics.loss)
+    statistics_.emplace(writer_.manifest(), setup.model,
+                        grid_of(setup.manifest, options_.statistics.loss ? "loss" : "softmax"),
+                        options_.statistics.softmax, options_.statistics.loss);
+  takes_softmax_ = options_.statistics.softmax && setup_.forward.takes_softmax(*statistics_);
   auto settings = setup.manifest;
-  settings.extra.update(part_fields(options_, setup.manifest, cut_));
+  settings.extra.update(part_fields(options_.run.part, setup.manifest, cut_));
   state_.settings = manifest_text(settings);
   state_.inputs = setup_.inputs.hash.hex();
   state_.weights = setup_.weights;
   if (moments_) state_.moments.resize(cut_.moment_range().second);
-  const auto earlier = read_states(options_.out);
-  require(earlier.empty() || options_.resume, options_.out.string(),
+  const auto earlier = read_states(options_.run.out);
+  require(earlier.empty() || options_.run.resume, options_.run.out.string(),
           " holds an unfinished capture (progress.json): --resume continues it");
   for (const resume_state& e : earlier) adopt(e);
   check_adopted();
@@ -55,7 +57,7 @@ std::string capture_job::adopted() const {
 void capture_job::begin() {
   if (setup_.group.rank() != 0) return;
   save_state();
-  remove_other_states(options_.out);
+  remove_other_states(options_.run.out);
 }
 
 void capture_job::run(const document_list& documents, capture_summary& summary) {
@@ -84,7 +86,7 @@ index_t capture_job::tokens_in(const document_range& range) const {
 }
 
 void capture_job::adopt(const resume_state& earlier) {
-  const std::string where = (options_.out / "progress.json").string();
+  const std::string where = (options_.run.out / "progress.json").string();
   require(earlier.settings == state_.settings, where,
           " belongs to a capture with other settings; a capture is resumed with the options it was begun with");
   require(earlier.inputs == state_.inputs && (earlier.weights.empty() || earlier.weights == state_.weights), where,
@@ -119,13 +121,13 @@ void capture_job::check_adopted() const {
   for (const auto& [number, shard] : adopted_) {
     require(!moments_ || number == cut_.first_shard || cut_.block_of(number - 1) != cut_.block_of(number) ||
                 adopted_.contains(number - 1),
-            (options_.out / "progress.json").string(), " names ", shard.file, " and not the shard before it");
-    if (number % size == rank) check_shard(options_.out, shard);
+            (options_.run.out / "progress.json").string(), " names ", shard.file, " and not the shard before it");
+    if (number % size == rank) check_shard(options_.run.out, shard);
     const bool ends = !adopted_.contains(number + 1) || ends_block(number);
     if (!moments_ || !ends || number % size != rank) continue;
     const fs::path saved = moments_path(number);
     require(fs::is_regular_file(saved), saved.string(), ": the moments that belong to ",
-            (options_.out / "progress.json").string(), " are missing");
+            (options_.run.out / "progress.json").string(), " are missing");
     if (const auto& digest = state_.moments[cut_.block_of(number)]; !digest.empty()) check_digest(saved, digest);
   }
 }
@@ -137,7 +139,7 @@ void capture_job::save_state() {
     state_.done.documents->insert(state_.done.documents->end(), documents.begin(), documents.end());
     state_.done.shards.push_back(shard);
   }
-  write_state(options_.out, state_, setup_.group.rank());
+  write_state(options_.run.out, state_, setup_.group.rank());
 }
 
 void capture_job::run_task(const shard_range& task, const document_list& documents, progress& bar,
@@ -152,7 +154,7 @@ void capture_job::run_task(const shard_range& task, const document_list& documen
   for (; shard_ < task.second; ++shard_) {
     const auto [first, end] = cut_.shards[shard_];
     for (std::size_t begin = first; begin < end;) {
-      const std::size_t stop = batch_end(cut_.lengths, begin, end, options_.batch_tokens);
+      const std::size_t stop = batch_end(cut_.lengths, begin, end, options_.run.batch_tokens);
       setup_.group.works_on(names_of(begin, stop));
       std::vector<std::vector<std::int32_t>> batch;
       for (std::size_t i = begin; i < stop; ++i)
@@ -206,7 +208,7 @@ bool capture_job::finish(capture_summary& summary) {
   if (s.loss_tokens > 0) s.loss /= s.loss_tokens;
   if (s.last_loss_tokens > 0) s.last_loss /= s.last_loss_tokens;
   for (auto& [number, shard] : all) writer_.append_shard(documents_of(number), std::move(shard));
-  json extra = part_fields(options_, setup_.manifest, cut_);
+  json extra = part_fields(options_.run.part, setup_.manifest, cut_);
   extra[inputs_field] = state_.inputs;
   extra[weights_field] = state_.weights;
   if (moments_) {
@@ -215,7 +217,7 @@ bool capture_job::finish(capture_summary& summary) {
     if (std::find(digests.begin(), digests.end(), "") == digests.end()) extra[moments_hashes_field] = digests;
   }
   writer_.finish(extra);
-  remove_state(options_.out);
+  remove_state(options_.run.out);
   return true;
 }
 
@@ -225,7 +227,7 @@ bool capture_job::ends_block(std::size_t shard) const {
 
 fs::path capture_job::moments_path(std::size_t shard) const {
   const std::string name = moments_name(static_cast<index_t>(cut_.block_of(shard)));
-  return options_.out / (ends_block(shard) ? name : name + ".upto-" + std::to_string(shard));
+  return options_.run.out / (ends_block(shard) ? name : name + ".upto-" + std::to_string(shard));
 }
 
 void capture_job::write_moments() {
@@ -239,7 +241,8 @@ void capture_job::write_moments() {
 }
 
 void capture_job::run_batch(std::size_t first, const std::vector<std::vector<std::int32_t>>& ids, progress& bar) {
-  const index_t layers = options_.loss ? writer_.manifest().model.n_layers : writer_.manifest().layers.back().layer + 1;
+  const index_t layers =
+      options_.statistics.loss ? writer_.manifest().model.n_layers : writer_.manifest().layers.back().layer + 1;
   batch_sinks sinks;
   row_choice choice;
   const auto document = [&](std::size_t i) { return static_cast<std::int32_t>(first + i); };
@@ -261,13 +264,13 @@ void capture_job::run_batch(std::size_t first, const std::vector<std::vector<std
   const auto count = static_cast<index_t>(ids.size());
   const index_t more = static_cast<index_t>(cut_.shards[shard_].second - first) - count;
   if (statistics_) statistics_->add_documents(count, more);
-  if (options_.softmax && !takes_softmax_) {
+  if (options_.statistics.softmax && !takes_softmax_) {
     sinks.measured = [&](index_t layer) { return statistics_->measured(layer); };
     sinks.softmax = [&](std::size_t i, index_t layer, const attention_sums& sums) { statistics_->add(i, layer, sums); };
   }
-  if (options_.loss)
+  if (options_.statistics.loss)
     sinks.losses = [&](std::size_t i, const token_predictions& found) { statistics_->add_losses(i, found.loss); };
-  setup_.forward.run(std::vector<token_span>(ids.begin(), ids.end()), options_.plan.stage, sinks);
+  setup_.forward.run(std::vector<token_span>(ids.begin(), ids.end()), options_.selection.stage(), sinks);
 }
 
 void capture_job::write_shard() {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "capture/job/batches.hpp"
-#include "capture/job/job.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
 
 namespace qkgeom {
@@ -22,7 +21,7 @@ struct capture_cut {
   std::size_t first_shard, end_shard;  ///< likewise
 
   /// Throws `error` if there are more parts than tasks.
-  capture_cut(const std::vector<captured_document>& documents, const capture_options& options);
+  capture_cut(const std::vector<captured_document>& documents, bool moments, const capture_part& part);
 
   std::size_t block_of(std::size_t shard) const { return blocks[shards[shard].first]; }
   /// The documents of the part.
@@ -34,6 +33,6 @@ struct capture_cut {
 };
 
 /// Fields of manifest.json that a part has in place of the whole capture's.
-json part_fields(const capture_options& options, const capture_manifest& whole, const capture_cut& cut);
+json part_fields(const capture_part& part, const capture_manifest& whole, const capture_cut& cut);
 
 }  // namespace qkgeom

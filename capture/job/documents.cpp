@@ -39,7 +39,7 @@ std::string replace_lone_surrogates(std::string json) {
 
 }  // namespace
 
-document_list::document_list(document_options options) : options_(std::move(options)) {
+document_list::document_list(input_options options) : options_(std::move(options)) {
   require(options_.jsonl.empty() != options_.text.empty(),
           "documents come from either a JSON Lines file or text files");
   if (!options_.jsonl.empty()) files_.emplace_back(options_.jsonl);

@@ -1,29 +1,16 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "qkgeom/core/config.hpp"
+#include "capture/job/options.hpp"
 #include "qkgeom/io/file.hpp"
 
 namespace qkgeom {
-
-/// Where the documents of a capture are: one JSON Lines file, or text files of one document each.
-struct document_options {
-  std::filesystem::path jsonl{};
-  std::string text_field = "text";
-  std::string id_field = "id";
-  std::vector<std::string> label_fields{};  ///< fields kept as labels, beside an object `labels`
-  std::vector<std::filesystem::path> text{};
-  index_t skip = 0;    ///< documents to leave out at the beginning
-  index_t count = -1;  ///< takes at most `count` documents after them; -1: all
-  bool named() const { return !jsonl.empty() || !text.empty(); }
-};
 
 struct document {
   std::string id, text;
@@ -34,7 +21,7 @@ struct document {
 class document_list {
  public:
   /// Throws `error` naming the file if it cannot be read.
-  explicit document_list(document_options options);
+  explicit document_list(input_options options);
 
   /// Calls f(index, document) for each document in order, the first that is not left out being 0. A line that holds no
   /// JSON object with the text field throws `error` naming file and line; empty lines are skipped. A document without
@@ -55,7 +42,7 @@ class document_list {
   };
   document read_line(std::string_view line, index_t number, index_t index) const;
 
-  document_options options_;
+  input_options options_;
   std::vector<mapped_file> files_;
   std::vector<place> places_;
 };

@@ -18,6 +18,8 @@
 #include "capture/forward/products/blas.hpp"
 #include "capture/forward/products/tiles.hpp"
 #include "capture/job/batches.hpp"
+#include "capture/job/documents.hpp"
+#include "capture/job/plan.hpp"
 
 namespace qkgeom {
 namespace {
@@ -87,16 +89,17 @@ void add_work(capture_estimate& estimate, const decoder_description& model, cons
                                seen_keys(real(n), info.window);
 }
 
-/// Documents of the shard that has most.
-double most_documents(const capture_options& options, const std::vector<index_t>& lengths) {
+/// Counts the documents of the shard that has most.
+double most_documents(const std::vector<index_t>& lengths, bool moments) {
   std::size_t most = 0;
-  for (const auto& [first, last] : shards_of(lengths, options.moments)) most = std::max(most, last - first);
+  for (const auto& [first, last] : shards_of(lengths, moments)) most = std::max(most, last - first);
   return real(most);
 }
 
 /// Adds bytes of softmax and losses; returns the bytes of the largest shard.
-double add_statistics(capture_estimate& estimate, const capture_options& options, const std::vector<index_t>& lengths) {
-  if (!options.softmax && !options.loss) return 0;
+double add_statistics(capture_estimate& estimate, const statistics_options& options,
+                      const std::vector<index_t>& lengths) {
+  if (!options.in_shards()) return 0;
   const double b = real(grid_of(estimate.manifest, options.loss ? "loss" : "softmax").count());
   double document = 2 * b;  // numbers kept per document
   if (options.softmax)
@@ -104,13 +107,13 @@ double add_statistics(capture_estimate& estimate, const capture_options& options
       document += b * (1 + real(info.query_heads.size()) *
                                (real(first_tokens.size()) + real(distance_bins(estimate.manifest.context_length)) + 1));
   estimate.statistics_bytes = 8 * document * real(lengths.size());
-  return 8 * document * most_documents(options, lengths);
+  return 8 * document * most_documents(lengths, options.moments);
 }
 
 /// Adds rows and bytes of all shards; returns the bytes of the largest one.
-double add_rows(capture_estimate& estimate, const capture_options& options, const token_sampler& sampler,
+double add_rows(capture_estimate& estimate, compute_type type, bool moments, const token_sampler& sampler,
                 const std::vector<index_t>& lengths) {
-  const double element = options.plan.compute == compute_type::bf16 ? 2 : 4;
+  const double element = type == compute_type::bf16 ? 2 : 4;
   constexpr double labels = 12;  // a row's position, document and token id
   double vectors = 0;
   for (const auto& l : estimate.manifest.layers) {
@@ -123,7 +126,7 @@ double add_rows(capture_estimate& estimate, const capture_options& options, cons
   double largest = 0;
   std::vector<double> kept{0};  // expected among the first n tokens
   for (index_t t = 0; t < estimate.longest; ++t) kept.push_back(kept.back() + sampler.probability(t));
-  const auto shards = shards_of(lengths, options.moments);
+  const auto shards = shards_of(lengths, moments);
   for (const auto& [first, last] : shards) {
     double rows = 0;
     for (std::size_t i = first; i < last; ++i) rows += kept[lengths[i]];
@@ -137,13 +140,12 @@ double add_rows(capture_estimate& estimate, const capture_options& options, cons
 }
 
 /// Tokens of the largest batch of documents.
-index_t largest_batch(const std::vector<index_t>& lengths, const capture_options& options) {
+index_t largest_batch(const std::vector<index_t>& lengths, bool moments, index_t batch_tokens) {
   index_t largest = 0;
-  for (const auto& [first, last] : shards_of(lengths, options.moments))
+  for (const auto& [first, last] : shards_of(lengths, moments))
     for (std::size_t i = first; i < last;) {
       index_t tokens = 0;
-      for (const std::size_t end = batch_end(lengths, i, last, options.batch_tokens); i < end; ++i)
-        tokens += lengths[i];
+      for (const std::size_t end = batch_end(lengths, i, last, batch_tokens); i < end; ++i) tokens += lengths[i];
       largest = std::max(largest, tokens);
     }
   return largest;
@@ -158,8 +160,8 @@ double moments_block(const capture_estimate& estimate) {
 
 /// Weights of the largest layer, states of the largest batch, the working memory of each thread, a shard, and the
 /// program itself; with losses a piece of the output matrix and its logits.
-double peak_bytes(const capture_estimate& estimate, const decoder_description& model, const capture_options& options,
-                  index_t batch, double shard) {
+double peak_bytes(const capture_estimate& estimate, const decoder_description& model, compute_type type,
+                  int asked_threads, index_t batch, double shard) {
   constexpr double f32 = 4, bf16_entry = 2, program = 20e6;
   const bool whole = estimate.manifest.extra.contains("loss");
   const index_t last = whole ? model.n_layers() - 1 : estimate.manifest.layers.back().layer;
@@ -172,22 +174,23 @@ double peak_bytes(const capture_estimate& estimate, const decoder_description& m
   const double sides = model.gated_output ? std::max(queries, delta) : delta;
   const double documents = real(batch) * (real(model.hidden) + queries + sides + 2 * keys + tables);
   const int threads =
-      options.threads > 0 ? options.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+      asked_threads > 0 ? asked_threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   constexpr index_t rows = cpu_device::sizes.chunk;
   const double piece = whole ? real(cpu_device::vocabulary_piece) : 0;
   // The decoder keeps weights in f32, or in bf16 for tile products.
-  const bool tiles = tile_unit_of(options.plan.compute) != tile_unit::none;
+  const bool tiles = tile_unit_of(type) != tile_unit::none;
   return program + shard + (tiles ? bf16_entry : f32) * (weights + piece * real(model.hidden)) +
          f32 * (documents + threads * real(rows) * piece) +
          threads * real(chunk_memory<cpu_device, float>::working_bytes(model, rows));
 }
 
-std::vector<index_t> document_lengths(const capture_options& options, const prepared_capture& p) {
+std::vector<index_t> document_lengths(const input_options& inputs, const std::filesystem::path& model,
+                                      const prepared_capture& p) {
   const index_t length = p.manifest.context_length;
-  if (!options.documents.named()) return std::vector<index_t>(std::max<index_t>(1, options.documents.count), length);
-  const tokenizer tokens = load_tokenizer(options, p);
+  if (!inputs.named()) return std::vector<index_t>(std::max<index_t>(1, inputs.count), length);
+  const tokenizer tokens = load_tokenizer(inputs, model, p);
   std::vector<index_t> lengths;
-  document_list(options.documents).for_each([&](index_t, const document& doc) {
+  document_list(inputs).for_each([&](index_t, const document& doc) {
     lengths.push_back(static_cast<index_t>(tokens.encode(doc.text, length).size()));
   });
   require(!lengths.empty(), "there is no document to capture");
@@ -217,13 +220,13 @@ std::string in_time(double seconds) {
 
 capture_estimate estimate_capture(const capture_options& options, std::ostream& notes) {
   const prepared_capture p = prepare_capture(options, notes);
-  const std::vector<index_t> lengths = document_lengths(options, p);
+  const std::vector<index_t> lengths = document_lengths(options.inputs, options.model.path, p);
   capture_estimate estimate;
   estimate.manifest = p.manifest;
-  estimate.products = products_of(options.plan.compute);
+  estimate.products = products_of(options.model.compute);
   estimate.rope = rope_in_force(p.model, p.manifest.context_length);
   estimate.documents = static_cast<index_t>(lengths.size());
-  estimate.counted = options.documents.named();
+  estimate.counted = options.inputs.named();
   for (const index_t n : lengths) {
     estimate.tokens += n;
     estimate.longest = std::max(estimate.longest, n);
@@ -231,11 +234,15 @@ capture_estimate estimate_capture(const capture_options& options, std::ostream& 
   if (const auto note = note_on_scaling(p.model.rope, p.manifest.context_length, estimate.longest); !note.empty())
     notes << "note: " << note << '\n';
   add_work(estimate, p.model, lengths);
-  const double shard = add_rows(estimate, options, sampler_of(p.model, options.plan), lengths) +
-                       add_statistics(estimate, options, lengths);
+  const bool moments = options.statistics.moments;
+  const double shard =
+      add_rows(estimate, options.model.compute, moments, sampler_of(p.model, options.selection), lengths) +
+      add_statistics(estimate, options.statistics, lengths);
   const double block = moments_block(estimate);
   estimate.moments_bytes = block * real(moment_blocks(lengths));
-  estimate.peak_bytes = peak_bytes(estimate, p.model, options, largest_batch(lengths, options), shard) + block;
+  estimate.peak_bytes = peak_bytes(estimate, p.model, options.model.compute, options.run.threads,
+                                   largest_batch(lengths, moments, options.run.batch_tokens), shard) +
+                        block;
   return estimate;
 }
 

@@ -29,7 +29,7 @@ struct capture_estimate {
 };
 
 /// Estimates a capture from config.json and, where the options name documents, the tokenizer; reads no weights. Without
-/// documents it assumes `options.documents.count` (else one) of the context's length. Throws `error`.
+/// documents it assumes `options.inputs.count` (else one) of the context's length. Throws `error`.
 capture_estimate estimate_capture(const capture_options& options, std::ostream& notes);
 
 /// "3.2 GB".

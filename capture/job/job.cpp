@@ -26,11 +26,11 @@ capture_manifest manifest_in(const fs::path& folder) {
 }
 
 /// Whether OUT already holds this capture, complete. Throws if it holds one with other settings, or damaged files.
-bool is_complete(const capture_options& options, const capture_manifest& manifest, const input_check& inputs,
+bool is_complete(const run_options& run, const capture_manifest& manifest, const input_check& inputs,
                  const capture_cut& cut, const std::string& weights, thread_pool& pool, const process_group& group) {
-  if (!fs::exists(options.out / "manifest.json")) return false;
-  require(options.resume, "cannot write a capture to ", options.out.string(), ": it already holds one (manifest.json)");
-  const capture existing = capture::open(options.out);
+  if (!fs::exists(run.out / "manifest.json")) return false;
+  require(run.resume, "cannot write a capture to ", run.out.string(), ": it already holds one (manifest.json)");
+  const capture existing = capture::open(run.out);
   const std::vector<captured_shard>& shards = existing.manifest().shards;
   capture_manifest found = existing.manifest();
   const auto [first, end] = cut.documents();
@@ -41,37 +41,37 @@ bool is_complete(const capture_options& options, const capture_manifest& manifes
   found.shards.clear();
   found.extra.erase(moments_hashes_field);
   auto wanted = manifest;
-  wanted.extra.update(part_fields(options, manifest, cut));
+  wanted.extra.update(part_fields(run.part, manifest, cut));
   if (found.extra.contains(inputs_field)) wanted.extra[inputs_field] = inputs.hash.hex();
   if (found.extra.contains(weights_field)) wanted.extra[weights_field] = weights;
-  require(same_documents && manifest_text(found) == manifest_text(wanted), options.out.string(),
+  require(same_documents && manifest_text(found) == manifest_text(wanted), run.out.string(),
           " holds a capture of other documents or weights, or with other settings");
   // Each process reads its share.
   pool.for_each(static_cast<index_t>(shards.size()), [&](index_t s, int) {
-    if (s % group.size() == group.rank()) check_shard(options.out, shards[s]);
+    if (s % group.size() == group.rank()) check_shard(run.out, shards[s]);
   });
   if (group.rank() == 0) check_moments(existing);
   return true;
 }
 
-void require_fresh(const capture_options& options) {
-  if (!fs::is_directory(options.out) || !read_states(options.out).empty()) return;
-  for (const auto& entry : fs::directory_iterator(options.out))
-    require(entry.path().extension() != ".safetensors", options.out.string(),
+void require_fresh(const fs::path& out) {
+  if (!fs::is_directory(out) || !read_states(out).empty()) return;
+  for (const auto& entry : fs::directory_iterator(out))
+    require(entry.path().extension() != ".safetensors", out.string(),
             " holds safetensors files that belong to no capture under way: ", entry.path().filename().string());
 }
 
 /// Sums up the whole capture, from its files.
-void measure(const capture_options& options, const capture_cut& cut, capture_summary& summary) {
-  const auto manifest = manifest_in(options.out);
+void measure(const fs::path& out, const capture_cut& cut, capture_summary& summary) {
+  const auto manifest = manifest_in(out);
   for (const captured_shard& s : manifest.shards) {
     summary.rows += s.rows;
-    summary.bytes += fs::file_size(options.out / s.file);
+    summary.bytes += fs::file_size(out / s.file);
   }
   const auto [first, end] = cut.moment_range();
-  if (options.moments)
+  if (manifest.extra.contains("moments"))
     for (std::size_t b = first; b < end; ++b)
-      summary.bytes += fs::file_size(options.out / moments_name(static_cast<index_t>(b)));
+      summary.bytes += fs::file_size(out / moments_name(static_cast<index_t>(b)));
   summary.shards = static_cast<index_t>(manifest.shards.size());
   summary.empty = std::count_if(manifest.documents->begin(), manifest.documents->end(),
                                 [](const auto& d) { return d.tokens == 0; });
@@ -87,7 +87,7 @@ void require_readable_manifest(const input_check& inputs, const document_range& 
 
 /// Notes that documents are too short for a scaling of the rotary embedding, or that buckets will hold too little for
 /// profiles of plasticity.
-void note_lengths(const prepared_capture& prepared, const input_check& inputs, const capture_options& o,
+void note_lengths(const prepared_capture& prepared, const input_check& inputs, bool usual_buckets,
                   std::ostream& notes) {
   const capture_manifest& m = prepared.manifest;
   index_t longest = 0, documents = 0;
@@ -107,12 +107,12 @@ void note_lengths(const prepared_capture& prepared, const input_check& inputs, c
   } else if (2 * longest < m.context_length) {
     notes << "note: the longest document has " << longest << " tokens of a context of " << m.context_length
           << ", whose later buckets stay empty; --max-length " << longest << " ends the context there";
-    if (o.plan.sampler.bucket_size == 0) notes << ", with buckets of " << sixteenth(longest);
+    if (usual_buckets) notes << ", with buckets of " << sixteenth(longest);
     notes << '\n';
   }
   const double queries = static_cast<double>(documents * m.bucket.size) * m.rate;
   constexpr double few = 16;
-  if (uniform && !o.moments && queries < few)
+  if (uniform && !m.extra.contains("moments") && queries < few)
     notes << "note: about " << fmt::format("{:.3g}", queries) << " queries of a head are expected in a bucket, all "
           << "documents together: few for a query model; more documents, --rate or --moments give it more\n";
 }
@@ -125,25 +125,25 @@ class ready_capture {
       : options_(options),
         prepared_(prepare_capture(options, notes)),
         note_(noted(note_on_context(prepared_.manifest), notes)),
-        weights_(prepared_.untrained ? checkpoint(*prepared_.untrained) : checkpoint(options.model)),
-        pool_(options.threads),
+        weights_(prepared_.untrained ? checkpoint(*prepared_.untrained) : checkpoint(options.model.path)),
+        pool_(options.run.threads),
         forward_(make_forward(backend, notes)),
-        tokens_(load_tokenizer(options, prepared_)),
-        documents_(options.documents),
+        tokens_(load_tokenizer(options.inputs, options.model.path, prepared_)),
+        documents_(options.inputs),
         // All documents are read before the first is run, so that a bad line fails now, not after hours.
         inputs_(check_inputs(documents_, tokens_, prepared_.model, prepared_.manifest.context_length,
-                             options.untrained ? std::filesystem::path() : options.model)),
-        cut_(inputs_.documents, options) {
+                             options.model.untrained ? std::filesystem::path() : options.model.path)),
+        cut_(inputs_.documents, options.statistics.moments, options.run.part) {
     require_readable_manifest(inputs_, cut_.documents());
     note_documents(notes);
     capture_manifest& manifest = prepared_.manifest;
-    note_lengths(prepared_, inputs_, options, notes);
-    if (options.moments) manifest.extra["moments"]["blocks"] = moment_blocks(cut_.lengths);
+    note_lengths(prepared_, inputs_, options.selection.sampler.bucket_size == 0, notes);
+    if (options.statistics.moments) manifest.extra["moments"]["blocks"] = moment_blocks(cut_.lengths);
     fingerprint_ = weights_.fingerprint();
-    complete_ = is_complete(options, manifest, inputs_, cut_, fingerprint_, pool_, group);
+    complete_ = is_complete(options.run, manifest, inputs_, cut_, fingerprint_, pool_, group);
     if (complete_) return;
-    require_fresh(options);
-    out_.emplace(options.out);
+    require_fresh(options.run.out);
+    out_.emplace(options.run.out);
     job_.emplace(job_setup{.options = options,
                            .manifest = manifest,
                            .inputs = inputs_,
@@ -169,8 +169,8 @@ class ready_capture {
     summary.was_complete = complete_;
     if (job_) job_->run(documents_, summary);
     if (group.rank() != 0) return summary;
-    if (complete_) remove_state(options_.out);
-    measure(options_, cut_, summary);
+    if (complete_) remove_state(options_.run.out);
+    measure(options_.run.out, cut_, summary);
     return summary;
   }
 
@@ -186,14 +186,14 @@ class ready_capture {
                "model runs in FP8\n";
     add_sinks(manifest, prepared_.model, weights_);
     auto forward =
-        backend.forward(prepared_.model, weights_, options_.plan.compute, manifest.layers.back().layer, pool_);
-    if (options_.loss) forward->check_output();
+        backend.forward(prepared_.model, weights_, options_.model.compute, manifest.layers.back().layer, pool_);
+    if (options_.statistics.loss) forward->check_output();
     return forward;
   }
   void note_documents(std::ostream& notes) const {
     for (const captured_document& d : inputs_.documents)
       if (d.tokens == 0) notes << "note: document '" << printable(d.id) << "' is empty and gives no rows\n";
-    for (const std::string& field : options_.documents.label_fields)
+    for (const std::string& field : options_.inputs.label_fields)
       if (std::none_of(inputs_.documents.begin(), inputs_.documents.end(),
                        [&](const captured_document& d) { return d.labels.is_object() && d.labels.contains(field); }))
         notes << "note: no document has a field '" << field << "' for a label\n";
@@ -219,7 +219,7 @@ class ready_capture {
 
 capture_summary run_capture(const capture_options& options, std::ostream& notes, const capture_backend& backend,
                             process_group& group) {
-  require(!options.moments || backend.moments, "moments of every token need a backend to compute them");
+  require(!options.statistics.moments || backend.moments, "moments of every token need a backend to compute them");
   std::unique_ptr<ready_capture> capture;
   group.begin([&] { capture = std::make_unique<ready_capture>(options, notes, backend, group); });
   group.agree(capture->state(), "model, documents, settings or unfinished capture");

@@ -20,7 +20,7 @@ void require_same_heads(const decoder_description& model, const std::vector<inde
 
 }  // namespace
 
-std::vector<index_t> choose_layers(const decoder_description& model, const plan_options& options) {
+std::vector<index_t> choose_layers(const decoder_description& model, const selection_options& options) {
   // Within one chunk it is full attention.
   const auto is_parted = [context = context_of(model, options)](const layer_description& l) {
     return l.chunk && *l.chunk < context;
@@ -52,7 +52,7 @@ std::vector<index_t> choose_layers(const decoder_description& model, const plan_
 namespace {
 
 /// The heads of the list that are in these layers.
-std::vector<head_id> listed_heads(const decoder_description& model, const plan_options& options,
+std::vector<head_id> listed_heads(const decoder_description& model, const selection_options& options,
                                   const std::vector<index_t>& layers) {
   std::vector<head_id> heads;
   for (const head_id& h : options.head_list) {
@@ -63,7 +63,7 @@ std::vector<head_id> listed_heads(const decoder_description& model, const plan_o
   return heads;
 }
 
-std::vector<head_id> choose_heads(const decoder_description& model, const plan_options& options) {
+std::vector<head_id> choose_heads(const decoder_description& model, const selection_options& options) {
   const std::vector<index_t> layers = choose_layers(model, options);
   if (options.head_list.empty()) {
     const index_t all = static_cast<index_t>(layers.size()) * model.query_heads;
@@ -84,13 +84,14 @@ captured_rope rope_of(const rope_description& r, index_t context) {
 
 }  // namespace
 
-index_t heads_without_data(const decoder_description& model, const plan_options& options) {
+index_t heads_without_data(const decoder_description& model, const selection_options& options) {
   const auto kept = listed_heads(model, options, choose_layers(model, options));
   return static_cast<index_t>(options.head_list.size() - kept.size());
 }
 
 capture_manifest plan_capture(const decoder_description& model, const std::string& name,
-                              const std::string& config_sha256, const plan_options& options) {
+                              const std::string& config_sha256, const selection_options& options,
+                              compute_type compute) {
   require(options.max_length >= 0 && options.max_length <= most_tokens, "max-length must be from 1 to ", most_tokens,
           " tokens, not ", options.max_length);
   require(!options.heads || *options.heads > 0, "at least one head must be captured, not ", options.heads.value_or(0));
@@ -105,16 +106,13 @@ capture_manifest plan_capture(const decoder_description& model, const std::strin
   m.bucket = {std::string(name_of(s.kind)), s.bucket_size};
   // The format has a probability for uniform buckets, expected tokens per bucket for log2.
   m.rate = s.kind == sampler_kind::log2 ? s.rate : s.probability(s.skip_first);
-  m.rope_stage = options.stage == rope_stage::post ? "post" : "pre";
+  m.rope_stage = options.pre_rope ? "pre" : "post";
   m.seed = options.seed;
-  m.compute_dtype = std::string(name_of(options.compute));
+  m.compute_dtype = std::string(name_of(compute));
   m.rope = rope_of(first.heads ? model.rope_of(first) : model.rope, m.context_length);
   m.score_scale = model.score_scale;
   if (model.score_cap > 0) m.score_softcap = model.score_cap;
   m.written_by = "qkgeom-capture";
-
-  if (s.skip_first > 0) m.extra["skip_first"] = s.skip_first;
-  if (options.same_positions) m.extra["same_positions"] = true;
 
   for (const head_id& h : chosen) {
     if (m.layers.empty() || m.layers.back().layer != h.layer) {

@@ -1,51 +1,31 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "capture/forward/forward_pass.hpp"
+#include "capture/job/options.hpp"
 #include "capture/model/description.hpp"
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
-#include "qkgeom/sampling/heads.hpp"
-#include "qkgeom/sampling/tokens.hpp"
 
 namespace qkgeom {
 
-/// Most tokens of a document: positions are 32-bit.
-inline constexpr index_t most_tokens = 0x7fffffff;
-
-/// Which tokens, heads and layers of a model are captured, and how it runs.
-struct plan_options {
-  index_t max_length = 0;                   ///< tokens to which a document is cut; 0: the model's context
-  token_sampler sampler{.bucket_size = 0};  ///< a bucket size of 0: a sixteenth of the context
-  std::optional<index_t> heads{};           ///< number of query heads to draw over the layers; none: all
-  std::vector<head_id> head_list{};         ///< query heads, ascending, instead of a draw
-  std::vector<index_t> layers{};            ///< empty: all without a sliding window and with the model's own heads
-  bool include_windowed = false;            ///< layers with a sliding window too, if `layers` is empty
-  bool same_positions = false;              ///< keys at the positions of the queries instead of a draw of their own
-  std::uint64_t seed = 0;
-  rope_stage stage = rope_stage::post;
-  compute_type compute = compute_type::f32;
-};
-
 /// Layers from which heads are taken, ascending. Throws `error` on a layer that the model does not have, on layers
 /// whose heads differ in size or number, and if there is none.
-std::vector<index_t> choose_layers(const decoder_description& model, const plan_options& options);
+std::vector<index_t> choose_layers(const decoder_description& model, const selection_options& options);
 
 /// Number of heads of `options.head_list` that are left out: their layers attend to images alone or have a sliding
 /// window.
-index_t heads_without_data(const decoder_description& model, const plan_options& options);
+index_t heads_without_data(const decoder_description& model, const selection_options& options);
 
 /// Tokens to which a document is cut.
-inline index_t context_of(const decoder_description& model, const plan_options& options) {
+inline index_t context_of(const decoder_description& model, const selection_options& options) {
   return options.max_length > 0 ? options.max_length : model.context;
 }
 
 /// The token sampler, with the default bucket size filled in.
-inline token_sampler sampler_of(const decoder_description& model, const plan_options& options) {
+inline token_sampler sampler_of(const decoder_description& model, const selection_options& options) {
   token_sampler sampler = options.sampler;
   if (sampler.bucket_size == 0) sampler.bucket_size = capture_manifest::sixteenth_of(context_of(model, options));
   return sampler;
@@ -54,7 +34,8 @@ inline token_sampler sampler_of(const decoder_description& model, const plan_opt
 /// The manifest of a capture without documents and shards: all that the options and the model decide. Throws `error` on
 /// an unknown layer or head and if nothing is chosen.
 capture_manifest plan_capture(const decoder_description& model, const std::string& name,
-                              const std::string& config_sha256, const plan_options& options);
+                              const std::string& config_sha256, const selection_options& options,
+                              compute_type compute = compute_type::f32);
 
 /// Layers whose heads are not the model's (`layer_description::heads`).
 std::vector<index_t> layers_with_other_heads(const decoder_description& model);

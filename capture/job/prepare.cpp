@@ -8,7 +8,8 @@
 
 #include "capture/forward/layer_weights.hpp"
 #include "capture/gguf/gguf_model.hpp"
-#include "qkgeom/io/capture_set.hpp"
+#include "capture/job/option_list.hpp"
+#include "capture/job/plan.hpp"
 #include "qkgeom/io/file.hpp"
 #include "qkgeom/io/json.hpp"
 #include "qkgeom/rotary/planes.hpp"
@@ -18,9 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void check_shape(const study_facts& s, const decoder_description& model) {
+void check_shape(const protocol_facts& s, const decoder_description& model) {
   const auto check = [&](index_t expected, index_t found, const char* what) {
-    require(expected == 0 || expected == found, "study ", printable(s.name), " is of ",
+    require(expected == 0 || expected == found, "protocol ", printable(s.name), " is of ",
             s.model.empty() ? "a model" : printable(s.model), " with ", expected, " ", what, ", but this model has ",
             found);
   };
@@ -29,21 +30,29 @@ void check_shape(const study_facts& s, const decoder_description& model) {
   check(s.n_key_heads, model.key_heads, "key heads per layer");
 }
 
-/// Settings for which the format has no field of its own.
-void add_settings(capture_manifest& m, const capture_options& o) {
-  if (!o.family.empty()) m.family = o.family;
-  if (!o.revision.empty()) m.revision = o.revision;
-  if (!o.study.name.empty()) m.extra["study"] = o.study.name;
-  if (!o.rope_scaling.empty()) m.extra["rope_scaling"] = o.rope_scaling;
-  if (o.rope_theta) m.extra["rope_theta"] = *o.rope_theta;
-  if (o.short_of > 0) m.extra["short_of"] = o.short_of;
-  if (o.documents.skip > 0) m.extra["skip_examples"] = o.documents.skip;
-  if (o.bos != bos_rule::as_tokenizer) m.extra["bos"] = o.bos == bos_rule::prepend ? "prepend" : "none";
+/// Adds the options that stand in a manifest.
+void add_settings(capture_manifest& m, capture_options o) {
+  each_option(o, [&](const char* name, auto&& value, const char*, unsigned where = here, index_t = 0) {
+    using value_type = std::remove_cvref_t<decltype(value)>;
+    if constexpr (std::is_enum_v<value_type>) {
+      for (const auto& [word, meaning] : names_of(value_type{}))
+        if ((where & in_manifest) && meaning == value && value != value_type{}) m.extra[field_of(name)] = word;
+    } else if constexpr (std::is_same_v<value_type, std::optional<double>>) {
+      if ((where & in_manifest) && value) m.extra[field_of(name)] = *value;
+    } else if constexpr (std::is_integral_v<value_type> || std::is_same_v<value_type, std::string>) {
+      if ((where & in_manifest) && value != value_type{}) m.extra[field_of(name)] = value;
+    }
+  });
+  if (!o.model.family.empty()) m.family = o.model.family;
+  if (!o.model.revision.empty()) m.revision = o.model.revision;
+  if (!o.protocol.name.empty()) m.extra["study"] = o.protocol.name;
+  if (o.selection.short_of > 0) m.extra["short_of"] = o.selection.short_of;
 }
 
 /// Buckets of moments, softmax and loss; by default those that `heads` takes.
-void add_statistics(capture_manifest& m, const capture_options& o) {
-  const index_t size = o.statistics_bucket_size > 0 ? o.statistics_bucket_size : m.usual_bucket_size();
+void add_statistics(capture_manifest& m, const statistics_options& o) {
+  if (!o.moments && !o.in_shards()) return;
+  const index_t size = o.bucket_size > 0 ? o.bucket_size : m.usual_bucket_size();
   captured_buckets{"uniform", size}.edges(m.context_length);  // throws where they are too many
   if (o.moments) m.extra["moments"] = {{"bucket_size", size}};
   if (o.softmax) m.extra["softmax"] = {{"bucket_size", size}};
@@ -77,15 +86,15 @@ std::string name_of_gguf(const std::string& model, const fs::path& file) {
   return model.starts_with(store) ? model.substr(store.size()) : file.stem().string();
 }
 
-fs::path find_tokenizer(const capture_options& options) {
-  if (!options.tokenizer.empty())
-    return fs::is_directory(options.tokenizer) ? options.tokenizer / "tokenizer.json" : options.tokenizer;
-  const fs::path folder = fs::canonical(options.model);
+fs::path find_tokenizer(const fs::path& named, const fs::path& model, const protocol_facts& protocol) {
+  if (!named.empty()) return fs::is_directory(named) ? named / "tokenizer.json" : named;
+  const fs::path folder = fs::canonical(model);
   for (const fs::path& place : {folder, folder.parent_path()})
     if (fs::exists(place / "tokenizer.json")) return place / "tokenizer.json";
-  const study_facts& s = options.study;
-  fail("there is no tokenizer.json in ", options.model.string(), " nor in the folder above; --tokenizer names one",
-       s.tokenizer.empty() ? "" : ", for study " + printable(s.name) + " that of " + printable(s.tokenizer));
+  fail("there is no tokenizer.json in ", model.string(), " nor in the folder above; --tokenizer names one",
+       protocol.tokenizer.empty()
+           ? ""
+           : ", for protocol " + printable(protocol.name) + " that of " + printable(protocol.tokenizer));
 }
 
 /// What the scaling divides the frequencies by, from the least factor to the largest; "": nothing.
@@ -110,47 +119,48 @@ std::string factors_text(const rope_description& rope, const std::vector<float>&
 
 }  // namespace
 
-void shorten(capture_options& options, index_t tokens) {
-  plan_options& plan = options.plan;
-  const index_t length = plan.max_length;
-  require(length > 0, "--short needs the length that it stands for: that of a --study, or --max-length");
+void shorten(selection_options& selection, statistics_options& statistics, index_t tokens) {
+  const index_t length = selection.max_length;
+  require(length > 0, "--short needs the length that it stands for: that of a --protocol, or --max-length");
   require(tokens < length, "--short ", tokens, " is not below the ", length, " tokens that it stands for");
-  options.short_of = length;
-  options.moments = true;
-  plan.max_length = tokens;
-  plan.stage = rope_stage::pre;
-  plan.sampler.bucket_size = (plan.sampler.bucket_size * tokens + length - 1) / length;
+  statistics.moments = true;
+  selection.short_of = length;
+  selection.max_length = tokens;
+  selection.pre_rope = true;
+  selection.sampler.bucket_size = (selection.sampler.bucket_size * tokens + length - 1) / length;
 }
 
 prepared_capture prepare_capture(const capture_options& options, std::ostream& notes) {
-  const fs::path gguf = find_gguf(options.model);
-  require(!gguf.empty() || fs::is_directory(options.model), options.model.string(),
+  const fs::path gguf = find_gguf(options.model.path);
+  require(!gguf.empty() || fs::is_directory(options.model.path), options.model.path.string(),
           " is not a folder with a model, nor a GGUF file");
   json types;
   std::string text;
   if (gguf.empty()) {
-    text = read_text(options.model / "config.json", std::size_t{1} << 20);
+    text = read_text(options.model.path / "config.json", std::size_t{1} << 20);
   } else {
     const gguf_model model(gguf);
     text = model.config().dump();
     types = model.types();
   }
-  auto config = parse_json(text, (gguf.empty() ? options.model / "config.json" : gguf).string());
-  if (!options.rope_scaling.empty()) config = with_rope_scaling(std::move(config), options.rope_scaling);
-  if (options.rope_theta) config = with_rope_theta(std::move(config), *options.rope_theta);
-  prepared_capture p{read_description(config), {}, bos_of(config), {}};
-  check_shape(options.study, p.model);
-  std::string own = gguf.empty() ? name_of_model(options.model, config) : name_of_gguf(options.model.string(), gguf);
-  if (options.untrained) own += " untrained " + std::to_string(*options.untrained);
-  p.manifest = plan_capture(p.model, options.name.empty() ? own : options.name, sha256().add(text).hex(), options.plan);
+  auto config = parse_json(text, (gguf.empty() ? options.model.path / "config.json" : gguf).string());
+  if (!options.model.rope_scaling.empty()) config = with_rope_scaling(std::move(config), options.model.rope_scaling);
+  if (options.model.rope_theta) config = with_rope_theta(std::move(config), *options.model.rope_theta);
+  prepared_capture p{read_description(config), {}, bos_of(config), {}, options.protocol};
+  check_shape(options.protocol, p.model);
+  std::string own =
+      gguf.empty() ? name_of_model(options.model.path, config) : name_of_gguf(options.model.path.string(), gguf);
+  if (options.model.untrained) own += " untrained " + std::to_string(*options.model.untrained);
+  p.manifest = plan_capture(p.model, options.model.name.empty() ? own : options.model.name, sha256().add(text).hex(),
+                            options.selection, options.model.compute);
   add_settings(p.manifest, options);
-  if (options.untrained) {
+  if (options.model.untrained) {
     const double deviation = initializer_range(config);
-    p.untrained.emplace(p.model, deviation, *options.untrained);
-    p.manifest.extra["untrained"] = {{"seed", *options.untrained}, {"initializer_range", deviation}};
+    p.untrained.emplace(p.model, deviation, *options.model.untrained);
+    p.manifest.extra["untrained"] = {{"seed", *options.model.untrained}, {"initializer_range", deviation}};
   }
   if (!gguf.empty()) p.manifest.extra["gguf"] = {{"file", gguf.filename().string()}, {"types", types}};
-  if (options.moments || options.softmax || options.loss) add_statistics(p.manifest, options);
+  add_statistics(p.manifest, options.statistics);
   if (p.manifest.context_length > p.model.longest_context())
     p.manifest.extra["model_context"] = p.model.longest_context();
   if (const auto& dynamic = p.model.rope.dynamic; dynamic && p.manifest.context_length <= dynamic->context) {
@@ -171,16 +181,16 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
     p.manifest.extra["query_growth"] = {{"beta", growth->beta}, {"context", growth->context}};
   if (p.model.growth_unrotated) p.manifest.extra["query_growth"]["layers"] = "nope";
   const index_t captured = p.manifest.query_heads();
-  if (const auto wanted = options.plan.heads; wanted && options.plan.head_list.empty() && *wanted > captured)
+  if (const auto wanted = options.selection.heads; wanted && options.selection.head_list.empty() && *wanted > captured)
     notes << "note: the captured layers have " << captured << " query heads; all are taken, not " << *wanted << '\n';
-  if (const auto others = layers_with_other_heads(p.model); !others.empty() && options.plan.layers.empty()) {
+  if (const auto others = layers_with_other_heads(p.model); !others.empty() && options.selection.layers.empty()) {
     const head_shape heads = p.model.heads_of(p.model.layers[others.front()]);
     notes << "note: a capture holds layers whose heads are alike; those of layers " << ranges_text(others) << " ("
           << heads.key_heads << " key heads of size " << heads.head_dim << ") take a capture of their own: --layers "
           << ranges_text(others) << '\n';
   }
-  if (const index_t none = heads_without_data(p.model, options.plan); none > 0)
-    notes << "note: " << none << " of the " << options.plan.head_list.size()
+  if (const index_t none = heads_without_data(p.model, options.selection); none > 0)
+    notes << "note: " << none << " of the " << options.selection.head_list.size()
           << " heads asked for stand in layers that are not captured (they attend to images or within chunks, have "
              "a sliding window, or no attention)\n";
   return p;
@@ -234,12 +244,12 @@ bucket_edges grid_of(const capture_manifest& m, const char* statistic) {
   return captured_buckets{"uniform", m.extra[statistic]["bucket_size"].get<index_t>()}.edges(m.context_length);
 }
 
-tokenizer load_tokenizer(const capture_options& options, const prepared_capture& prepared) {
-  const fs::path gguf = options.tokenizer.empty() ? find_gguf(options.model) : fs::path();
-  const fs::path path = gguf.empty() ? find_tokenizer(options) : gguf;
+tokenizer load_tokenizer(const input_options& inputs, const fs::path& model, const prepared_capture& prepared) {
+  const fs::path gguf = inputs.tokenizer.empty() ? find_gguf(model) : fs::path();
+  const fs::path path = gguf.empty() ? find_tokenizer(inputs.tokenizer, model, prepared.protocol) : gguf;
   tokenizer t = gguf.empty() ? tokenizer::load(path) : tokenizer(gguf_model(gguf).tokenizer(), nlohmann::json());
-  if (options.bos == bos_rule::none) t.begin_with(std::nullopt);
-  if (options.bos == bos_rule::prepend) {
+  if (inputs.bos == bos_rule::none) t.begin_with(std::nullopt);
+  if (inputs.bos == bos_rule::prepend) {
     const std::int32_t bos = t.bos() >= 0 ? t.bos() : prepared.bos.value_or(-1);
     require(bos >= 0, "--prepend-bos: neither the tokenizer_config.json beside ", path.string(),
             " nor config.json names a BOS token");

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "capture/job/job.hpp"
+#include "capture/job/options.hpp"
 #include "capture/model/checkpoint.hpp"
 #include "capture/model/untrained.hpp"
 #include "capture/text/tokenizer.hpp"
@@ -19,6 +19,7 @@ struct prepared_capture {
   capture_manifest manifest;                     ///< without documents and shards
   std::optional<std::int32_t> bos{};             ///< config.json's bos_token_id
   std::optional<untrained_weights> untrained{};  ///< instead of the model's, if the options say so
+  protocol_facts protocol{};
 };
 
 /// Reads config.json in the model's folder, applies the options to it, and plans the capture. Notes go to `notes`.
@@ -44,7 +45,8 @@ std::string note_on_context(const capture_manifest& m);
 /// Query buckets of "moments", "softmax" or "loss" in a manifest that has it.
 bucket_edges grid_of(const capture_manifest& m, const char* statistic);
 
-/// The tokenizer that the options name, or the model's, with the BOS rule of the options.
-tokenizer load_tokenizer(const capture_options& options, const prepared_capture& prepared);
+/// Loads the tokenizer that the options name, or the one of `model`, with the BOS rule of the options.
+tokenizer load_tokenizer(const input_options& inputs, const std::filesystem::path& model,
+                         const prepared_capture& prepared);
 
 }  // namespace qkgeom

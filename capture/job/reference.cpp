@@ -137,14 +137,14 @@ std::vector<layer_difference> compare_with_reference(const capture_options& opti
                                                      const std::filesystem::path& reference, std::ostream& notes,
                                                      const capture_backend& backend) {
   capture_options every_layer = options;
-  every_layer.plan.include_windowed = true;
+  every_layer.selection.include_windowed = true;
   const prepared_capture prepared = prepare_capture(every_layer, notes);
   const auto& model = prepared.model;
   const safetensors_file file(reference);
   const auto ids = ids_of(file, model);
-  const checkpoint weights(options.model);
-  thread_pool pool(options.threads);
-  const auto pass = backend.forward(model, weights, options.plan.compute, model.n_layers() - 1, pool);
+  const checkpoint weights(options.model.path);
+  thread_pool pool(options.run.threads);
+  const auto pass = backend.forward(model, weights, options.model.compute, model.n_layers() - 1, pool);
   std::vector<layer_difference> layers;
   batch_sinks sinks;
   sinks.rows = [&](std::size_t, index_t layer, auto q, auto k) {

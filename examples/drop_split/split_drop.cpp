@@ -7,7 +7,9 @@
 #include <numeric>
 #include <utility>
 
-#include "qkgeom/context/admissible.hpp"
+#include "qkgeom/context/context.hpp"
+#include "qkgeom/context/pair_problem.hpp"
+#include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/householder.hpp"
 #include "qkgeom/plasticity/summary.hpp"

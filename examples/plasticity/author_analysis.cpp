@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "qkgeom/context/admissible.hpp"
+#include "qkgeom/context/pair_problem.hpp"
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/householder.hpp"

@@ -27,15 +27,16 @@ int main(int argc, char** argv) {
   std::vector<std::string> captures;
   app.add_option(
       "--captures", captures,
-      "Captures of the thesis' models, for claims that no table decides: folders that qkgeom-capture --study "
+      "Captures of the thesis' models, for claims that no table decides: folders that qkgeom-capture --protocol "
       "NAME made, or MODEL=CAPTURE");
   app.add_option("--threads", a.threads, "Threads for these; 0: one for each core").shows_default();
   add_figures_argument(app, a);
   return run_main(argc, argv, app, a, [&] {
-    auto published = thesis::read_published(tables);
-    published.captures = thesis::read_captures(captures, a, published);
+    thesis::published published(tables);
+    const auto captured = thesis::read_captures(captures, a, published);
+    published.captures = &captured;
     const auto claims = thesis::judge_claims(tables, published);
-    const auto hypotheses = thesis::test_hypotheses(tables, published, a.seed);
+    const auto hypotheses = thesis::test_hypotheses(published, a.seed);
     const auto correspondences = thesis::correspondences(published);
     const auto lengths = thesis::effective_lengths(published, effective);
     output_folder folder(a.out, a.figures);
@@ -44,7 +45,7 @@ int main(int argc, char** argv) {
     thesis::write_hypotheses(folder.table("hypotheses.csv"), hypotheses);
     thesis::write_correspondences(folder.table("correspondence.csv"), correspondences);
     thesis::write_effective_lengths(folder.table("effective_length.csv"), lengths);
-    thesis::write_tables(folder, out, published);
+    thesis::write_tables(folder, out, published, tables);
     thesis::write_associations(folder, out, published, a.seed);
     thesis::print_correspondences(out, published, correspondences);
     thesis::print_effective_lengths(out, lengths);

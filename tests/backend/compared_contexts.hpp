@@ -11,7 +11,6 @@
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
-#include "qkgeom/plasticity/pair_terms.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 
 namespace qkgeom::test {

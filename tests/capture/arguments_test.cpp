@@ -25,31 +25,31 @@ auto parsed_by(const Parse& parse, const std::string& line) {
 }
 capture_options parsed(const std::string& line) { return parsed_by(parse_arguments, "qkgeom-capture " + line).options; }
 
-TEST(arguments, override_the_settings_of_a_study) {
-  auto a = parsed("--study smollm3-stage1-step-40000 --model m --text t --out o");
-  EXPECT_EQ(a.plan.max_length, 4096);
-  EXPECT_EQ(a.plan.sampler.bucket_size, 256);
-  EXPECT_EQ(a.plan.head_list.size(), 300u);
-  EXPECT_EQ(a.plan.compute, compute_type::bf16);
-  EXPECT_EQ(a.revision, "stage1-step-40000");
-  EXPECT_EQ(a.family, "SmolLM3");
+TEST(arguments, override_the_settings_of_a_protocol) {
+  auto a = parsed("--protocol smollm3-stage1-step-40000 --model m --text t --out o");
+  EXPECT_EQ(a.selection.max_length, 4096);
+  EXPECT_EQ(a.selection.sampler.bucket_size, 256);
+  EXPECT_EQ(a.selection.head_list.size(), 300u);
+  EXPECT_EQ(a.model.compute, compute_type::bf16);
+  EXPECT_EQ(a.model.revision, "stage1-step-40000");
+  EXPECT_EQ(a.model.family, "SmolLM3");
   a = parsed(
-      "--max-length 64 --study=smollm3-stage1-step-40000 --model m --text t --out o --dtype f32 --heads 5 --rate 2 "
+      "--max-length 64 --protocol=smollm3-stage1-step-40000 --model m --text t --out o --dtype f32 --heads 5 --rate 2 "
       "--family mine --skip-first 4 --same-positions --sampler log2 --prepend-bos --rope-theta 5e4 --rope-scaling "
       "none");
-  EXPECT_EQ(a.plan.max_length, 64);
-  EXPECT_EQ(a.plan.compute, compute_type::f32);
-  EXPECT_TRUE(a.plan.head_list.empty());
-  EXPECT_EQ(a.plan.heads, 5);
-  EXPECT_EQ(a.plan.sampler.rate, 2);
-  EXPECT_EQ(a.plan.sampler.skip_first, 4);
-  EXPECT_EQ(a.plan.sampler.kind, sampler_kind::log2);
-  EXPECT_TRUE(a.plan.same_positions);
-  EXPECT_EQ(a.bos, bos_rule::prepend);
-  EXPECT_EQ(a.rope_theta, 5e4);
-  EXPECT_EQ(a.rope_scaling, "none");
-  EXPECT_EQ(a.family, "mine");
-  EXPECT_EQ(parsed("--model m --text t --out o --threads 0").threads, 0);
+  EXPECT_EQ(a.selection.max_length, 64);
+  EXPECT_EQ(a.model.compute, compute_type::f32);
+  EXPECT_TRUE(a.selection.head_list.empty());
+  EXPECT_EQ(a.selection.heads, 5);
+  EXPECT_EQ(a.selection.sampler.rate, 2);
+  EXPECT_EQ(a.selection.sampler.skip_first, 4);
+  EXPECT_EQ(a.selection.sampler.kind, sampler_kind::log2);
+  EXPECT_TRUE(a.selection.same_positions);
+  EXPECT_EQ(a.inputs.bos, bos_rule::prepend);
+  EXPECT_EQ(a.model.rope_theta, 5e4);
+  EXPECT_EQ(a.model.rope_scaling, "none");
+  EXPECT_EQ(a.model.family, "mine");
+  EXPECT_EQ(parsed("--model m --text t --out o --threads 0").run.threads, 0);
   EXPECT_THAT(test::message_of([] { parsed("--model m --out o"); }), HasSubstr("--jsonl or --text"));
   EXPECT_THAT(test::message_of([] { parsed("--model m --text t"); }), HasSubstr("--out"));
   EXPECT_THAT(test::message_of([] { parsed("--model m --text t --out o --no-bos --prepend-bos"); }),
@@ -59,11 +59,11 @@ TEST(arguments, override_the_settings_of_a_study) {
 
 TEST(arguments, name_heads_in_a_word_or_a_file) {
   const std::vector<head_id> expected{{3, 12}, {31, 2}};
-  EXPECT_EQ(parsed("--model m --text t --out o --heads 31.2").plan.head_list, (std::vector<head_id>{{31, 2}}));
-  EXPECT_EQ(parsed("--model m --text t --out o --heads 31.2,3.12").plan.head_list, expected);
+  EXPECT_EQ(parsed("--model m --text t --out o --heads 31.2").selection.head_list, (std::vector<head_id>{{31, 2}}));
+  EXPECT_EQ(parsed("--model m --text t --out o --heads 31.2,3.12").selection.head_list, expected);
   const test::scratch_folder folder;
   test::put(folder / "3.1", "31.2 3.12");
-  EXPECT_EQ(parsed("--model m --text t --out o --heads " + (folder / "3.1").string()).plan.head_list, expected);
+  EXPECT_EQ(parsed("--model m --text t --out o --heads " + (folder / "3.1").string()).selection.head_list, expected);
   EXPECT_THAT(test::message_of([] { parsed("--model m --text t --out o --heads 3.1,3.1"); }),
               HasSubstr("--heads: the list names layer 3 head 1 twice"));
   EXPECT_THAT(test::message_of([] { parsed("--model m --text t --out o --heads 3.1x"); }),
@@ -71,16 +71,16 @@ TEST(arguments, name_heads_in_a_word_or_a_file) {
   EXPECT_THAT(test::message_of([] { parsed("--text t --out o"); }), HasSubstr("--model"));
 }
 
-TEST(arguments, of_an_evaluation_take_a_study_without_its_heads) {
-  const auto study = parsed("--study qwen3-8b --model m --text t --out o");
-  ASSERT_FALSE(study.rope_scaling.empty());
-  const auto o = parsed_by(parse_evaluation, "qkgeom-evaluate --study qwen3-8b --model m --out o").options.capture;
-  EXPECT_EQ(o.rope_scaling, study.rope_scaling);
-  EXPECT_EQ(o.plan.max_length, study.plan.max_length);
-  EXPECT_EQ(o.plan.compute, study.plan.compute);
-  EXPECT_TRUE(o.plan.head_list.empty() && !o.plan.heads && o.plan.layers.empty());
-  EXPECT_TRUE(o.plan.include_windowed);
-  EXPECT_THROW(parsed_by(parse_evaluation, "qkgeom-evaluate --study none-such --model m --out o"), error);
+TEST(arguments, of_an_evaluation_take_a_protocol_without_its_heads) {
+  const auto protocol = parsed("--protocol qwen3-8b --model m --text t --out o");
+  ASSERT_FALSE(protocol.model.rope_scaling.empty());
+  const auto o = parsed_by(parse_evaluation, "qkgeom-evaluate --protocol qwen3-8b --model m --out o").options.capture;
+  EXPECT_EQ(o.model.rope_scaling, protocol.model.rope_scaling);
+  EXPECT_EQ(o.selection.max_length, protocol.selection.max_length);
+  EXPECT_EQ(o.model.compute, protocol.model.compute);
+  EXPECT_TRUE(o.selection.head_list.empty() && !o.selection.heads && o.selection.layers.empty());
+  EXPECT_TRUE(o.selection.include_windowed);
+  EXPECT_THROW(parsed_by(parse_evaluation, "qkgeom-evaluate --protocol none-such --model m --out o"), error);
 }
 
 }  // namespace

@@ -51,9 +51,9 @@ inline std::map<std::string, file_bytes> contents_of(const std::filesystem::path
 class capture_test : public ::testing::Test {
  protected:
   capture_test() {
-    options.model = bundled / "stage1-step-1000";
-    options.out = folder / "out";
-    options.threads = 2;
+    options.model.path = bundled / "stage1-step-1000";
+    options.run.out = folder / "out";
+    options.run.threads = 2;
   }
   /// Writes a file of the scratch folder.
   std::filesystem::path write(const std::string& name, const std::string& text) const {

@@ -78,7 +78,7 @@ for number in ap_drop bias_context_logits; do
 done
 
 # --plan prices both captures.
-run qkgeom-capture --model "$checkpoint" --study "$QKGEOM_SOURCE/tests/examples/short_study.json" --short 1024 --examples 4 --plan
+run qkgeom-capture --model "$checkpoint" --protocol "$QKGEOM_SOURCE/tests/examples/short_study.json" --short 1024 --examples 4 --plan
 grep -Eq '^work .* FLOP/s of products' "$work/stdout" || bad "--plan says no time: $(cat "$work/stdout")"
 grep -Eq '^instead of   .* FLOP at 8192 tokens, [0-9.]+ times as much' "$work/stdout" || bad "--plan --short: $(cat "$work/stdout")"
 refused 'is not below the 1024 tokens' qkgeom-capture --model "$checkpoint" --plan --max-length 1024 --short 1024

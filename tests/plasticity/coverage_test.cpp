@@ -9,7 +9,7 @@
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/heads.hpp"
-#include "qkgeom/plasticity/pair_terms.hpp"
+#include "qkgeom/plasticity/profile.hpp"
 #include "tests/common/studentised.hpp"
 
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Merged pair sums, terms, drawn pairs and observed queries of the shards of a capture against those of the whole.
-#include "qkgeom/plasticity/merge.hpp"
+#include "qkgeom/plasticity/profile.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,6 @@
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/heads.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
-#include "qkgeom/plasticity/pair_terms.hpp"
 
 namespace qkgeom::detail {
 // A profile's heatmaps are of one width, so that `merge` reaches this by captures of several lengths alone.

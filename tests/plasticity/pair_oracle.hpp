@@ -10,7 +10,7 @@
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/model/householder.hpp"
 #include "qkgeom/planted/heads.hpp"
-#include "qkgeom/plasticity/pair_terms.hpp"
+#include "qkgeom/plasticity/profile.hpp"
 
 namespace qkgeom::test {
 

@@ -7,7 +7,7 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/heads.hpp"
-#include "qkgeom/plasticity/pair_terms.hpp"
+#include "qkgeom/plasticity/profile.hpp"
 #include "tests/plasticity/pair_oracle.hpp"
 
 namespace {

@@ -11,8 +11,6 @@
 
 #include <filesystem>
 #include <limits>
-#include <memory>
-#include <numeric>
 #include <utility>
 
 #include "qkgeom/backend/cpu_context.hpp"
@@ -403,6 +401,12 @@ TEST(analyse, slopes_per_context_are_of_the_context_that_the_options_name) {
   };
   EXPECT_DOUBLE_EQ(bias(0).second, context * bias(0).first);
   EXPECT_DOUBLE_EQ(bias(1000).second, 1000 * bias(0).first);
+}
+
+TEST_F(analysis_of_captures, query_buckets_beyond_the_context_are_refused) {
+  write(folder / "c", 0, 3, 3);
+  EXPECT_QKGEOM_ERROR("must begin within the context",
+                      analyse(ctx, capture_set::open({folder / "c"}), {.bucket_edges = {1000, 2000}}));
 }
 
 TEST_F(analysis_of_captures, documents_that_no_shard_holds_are_refused) {

@@ -6,7 +6,7 @@
 
 #include "qkgeom/backend/detail/cpu/kernels.hpp"
 #include "qkgeom/backend/detail/each_matrix.hpp"
-#include "qkgeom/context/host_values.hpp"
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/context/row_turns.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/core/thread_pool.hpp"

@@ -4,16 +4,44 @@
 #include <concepts>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
-#include "qkgeom/context/eigen_system.hpp"
-#include "qkgeom/context/host_values.hpp"
 #include "qkgeom/context/pair_problem.hpp"
 #include "qkgeom/context/row_moments.hpp"
 #include "qkgeom/context/row_turns.hpp"
 #include "qkgeom/core/view.hpp"
 
 namespace qkgeom {
+
+/// Values in host memory, as `host_copy` of a context returns them: a view of the caller's memory, or an owned copy.
+template <class T>
+class host_values {
+ public:
+  explicit host_values(vector_view<const T> here) : view_(here) {}
+  explicit host_values(std::vector<T> copy)
+      : copy_(std::move(copy)), view_{copy_.data(), static_cast<index_t>(copy_.size())} {}
+  host_values(host_values&&) noexcept = default;
+  host_values& operator=(host_values&&) noexcept = default;
+
+  const vector_view<const T>& view() const { return view_; }
+
+ private:
+  std::vector<T> copy_;
+  vector_view<const T> view_;
+};
+
+/// Eigenvalues, descending (d), and eigenvectors as rows (d, d) of a symmetric matrix.
+struct eigen_system {
+  std::vector<double> values;
+  std::vector<double> vectors;
+};
+
+/// Factor F (d, rank), row-major, of a positive semi-definite matrix F F'.
+struct semidefinite_root {
+  index_t rank = 0;
+  std::vector<double> factor;
+};
 
 /// Runs independent work on the host, and copies values of the context's memory to the host.
 template <class C>

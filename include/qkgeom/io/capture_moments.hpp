@@ -12,8 +12,8 @@
 
 #include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/io/capture_set.hpp"
-#include "qkgeom/stats/coarser.hpp"
 #include "qkgeom/stats/document_moments.hpp"
+#include "qkgeom/stats/moments.hpp"
 
 namespace qkgeom {
 

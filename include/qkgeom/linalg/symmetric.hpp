@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "qkgeom/context/eigen_system.hpp"
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/core/config.hpp"
 
 namespace qkgeom::linalg {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "qkgeom/context/context.hpp"
-#include "qkgeom/context/eigen_system.hpp"
 #include "qkgeom/context/pair_problem.hpp"
 #include "qkgeom/stats/moments.hpp"
 

@@ -48,7 +48,7 @@ struct plasticity_heatmap {
   index_t cell = 0;                 ///< cell width, tokens
   index_t width = 0;                ///< cells along each side
   std::vector<double> sum, weight;  ///< (key distance, query distance)
-  heatmap_terms terms{};            ///< with `profile_options::terms`; read by `cell_mean` (pair_terms.hpp)
+  heatmap_terms terms{};            ///< with `profile_options::terms`; read by `cell_mean`
 
   double mean(index_t key_distance, index_t query_distance) const {
     const auto i = key_distance * width + query_distance;
@@ -108,9 +108,31 @@ QKGEOM_INLINE void check_models(const char* function, const std::vector<query_mo
 QKGEOM_INLINE std::vector<pair_problem> pair_problems(const char* function, const std::vector<query_model>& models,
                                                       const layer_shape& layer);
 
+/// The profile of one `pair_term`: `plasticity` and `standard_error` of its buckets are the term's mean over the same
+/// pairs and its jackknife error over documents. Throws if the profile was made without `profile_options::terms`.
+QKGEOM_INLINE plasticity_profile_result term_profile(const plasticity_profile_result& profile, pair_term term);
+
+/// Mean plasticity of a heatmap's cell, by the cell's indices, with its error over documents. Throws if the heatmap
+/// lacks the cell or was made without `profile_options::terms`.
+QKGEOM_INLINE estimate cell_mean(const plasticity_heatmap& map, index_t key_distance, index_t query_distance);
+
+/// Mean of a term in a heatmap's cell, likewise.
+QKGEOM_INLINE estimate cell_mean(const plasticity_heatmap& map, index_t key_distance, index_t query_distance,
+                                 pair_term term);
+
+/// The profile of the pairs of `a` and `b` together: of one head under one query model, over keys of different
+/// documents or of different shards of a block of documents. Throws if models, pair sets, buckets or heatmap cells
+/// differ.
+QKGEOM_INLINE plasticity_profile_result merge(plasticity_profile_result a, const plasticity_profile_result& b);
+
+/// Joins the documents e of a profile into blocks e / block, with the id of the first document. The profile then does
+/// not grow with the documents, and its jackknife leaves out a block at a time; means do not change.
+QKGEOM_INLINE void fold_documents(plasticity_profile_result& profile, index_t block);
+
 }  // namespace qkgeom
 
 #include "qkgeom/plasticity/detail/profile.hpp"
 #if !defined(QKGEOM_PRECOMPILED)
+#include "qkgeom/plasticity/detail/merge.hpp"
 #include "qkgeom/plasticity/detail/profile_of.hpp"
 #endif

@@ -8,7 +8,7 @@
 
 #include "qkgeom/context/context.hpp"
 #include "qkgeom/io/capture_moments.hpp"
-#include "qkgeom/plasticity/merge.hpp"
+#include "qkgeom/plasticity/profile.hpp"
 #include "qkgeom/report/geometry_errors.hpp"
 #include "qkgeom/report/head_report.hpp"
 

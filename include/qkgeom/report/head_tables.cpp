@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "qkgeom/plasticity/pair_terms.hpp"
+#include "qkgeom/plasticity/profile.hpp"
 #include "qkgeom/report/model_summary.hpp"
 
 namespace qkgeom {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "qkgeom/plasticity/pair_terms.hpp"
+#include "qkgeom/plasticity/profile.hpp"
 #include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/head_report.hpp"
 

@@ -8,7 +8,6 @@
 
 #include "qkgeom/context/context.hpp"
 #include "qkgeom/linalg/dense.hpp"
-#include "qkgeom/stats/detail/document_moments.hpp"
 #include "qkgeom/stats/moments.hpp"
 
 namespace qkgeom {
@@ -81,6 +80,21 @@ inline block_moments merged_without(const std::vector<block_moments>& blocks, in
 }
 
 namespace detail {
+
+/// Ends of the stretches of rows that hold `count` documents each; one stretch of all rows unless the rows of each
+/// document are adjacent.
+inline std::vector<index_t> document_stretches(const vector_view<const std::int32_t>& document, index_t count) {
+  std::vector<index_t> ends;
+  std::vector<std::int32_t> runs;
+  for (index_t i = 1; i <= document.size; ++i)
+    if (i == document.size || document[i] != document[i - 1]) {
+      runs.push_back(document[i - 1]);
+      if (runs.size() % count == 0 || i == document.size) ends.push_back(i);
+    }
+  std::sort(runs.begin(), runs.end());
+  const bool adjacent = std::adjacent_find(runs.begin(), runs.end()) == runs.end();
+  return adjacent ? ends : std::vector<index_t>{document.size};
+}
 
 /// A block of the one document whose rows have the moments `m`. The differences of n rows of scatter S sum to n S.
 inline block_moments block_of_document(const row_moments& m) {

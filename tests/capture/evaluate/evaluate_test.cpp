@@ -222,13 +222,13 @@ class evaluation : public test::capture_test {
   evaluation() {
     test::write_books(folder / "books.jsonl", 2);
     o.capture = options;
-    o.capture.model = test::bundled / "stage2-step-1400";
-    o.capture.documents.jsonl = folder / "books.jsonl";
-    o.capture.plan.max_length = 256;
+    o.capture.model.path = test::bundled / "stage2-step-1400";
+    o.capture.inputs.jsonl = folder / "books.jsonl";
+    o.capture.selection.max_length = 256;
     o.records = test::bundled / "records.json";
     o.distances = {40, 160};
     o.trials = 3;
-    fs::create_directories(o.capture.out);
+    fs::create_directories(o.capture.run.out);
   }
   void conditions(const std::string& text) { o.conditions = write("conditions.json", text); }
   std::string refused(const std::string& text) {
@@ -246,8 +246,8 @@ TEST_F(evaluation, has_every_condition_document_and_probe) {
   conditions(R"({"conditions": [{"name": "none at all", "changes": []}, {"name": "layer 0", "changes": [)" + all +
              "]}]}");
   evaluate_model(o, notes);
-  const auto loss = read_csv(o.capture.out / "condition_loss.csv"),
-             probes = read_csv(o.capture.out / "condition_probes.csv");
+  const auto loss = read_csv(o.capture.run.out / "condition_loss.csv"),
+             probes = read_csv(o.capture.run.out / "condition_probes.csv");
   ASSERT_EQ(loss.rows(), 3u * 2 * 16);
   ASSERT_EQ(probes.rows(), 3u * 2 * 3);
   const auto value = loss.numbers("loss"), n = loss.numbers("tokens");
@@ -261,8 +261,8 @@ TEST_F(evaluation, has_every_condition_document_and_probe) {
   EXPECT_GT(changed, as_it_is);
   // The loss is the one that a capture writes.
   options = o.capture;
-  options.out = folder / "capture";
-  options.loss = true;
+  options.run.out = folder / "capture";
+  options.statistics.loss = true;
   const auto summary = run();
   EXPECT_NEAR(as_it_is / 510, summary.loss, 1e-6);
   // This checkpoint has learned to copy; by chance one token in 1024 is right.
@@ -278,9 +278,9 @@ TEST_F(evaluation, does_not_depend_on_what_shares_a_visit_of_the_layers) {
   conditions(R"({"conditions": [{"name": "one less", "changes": [{"head": "1.2", "ablate": true}]}]})");
   std::map<index_t, std::map<std::string, test::file_bytes>> files;
   for (const index_t batch : {1, 300, 8192}) {
-    o.capture.batch_tokens = batch;
+    o.capture.run.batch_tokens = batch;
     evaluate_model(o, notes);
-    files[batch] = test::contents_of(o.capture.out);
+    files[batch] = test::contents_of(o.capture.run.out);
   }
   EXPECT_EQ(files[1].size(), 2u);
   EXPECT_EQ(files[300], files[1]);
@@ -311,13 +311,13 @@ TEST_F(evaluation, refuses_conditions_that_do_not_fit) {
   o.distances = {184};
   conditions(R"({"conditions": [{"name": "a", "changes": []}]})");
   evaluate_model(o, notes);
-  fs::copy(o.capture.model, folder / "with-bos");
+  fs::copy(o.capture.model.path, folder / "with-bos");
   auto config = read_json((folder / "with-bos/config.json").string());
   config["bos_token_id"] = 5;
   test::put(folder / "with-bos/config.json", config.dump());
-  o.capture.model = folder / "with-bos";
-  o.capture.tokenizer = test::bundled / "tokenizer.json";
-  o.capture.bos = bos_rule::prepend;
+  o.capture.model.path = folder / "with-bos";
+  o.capture.inputs.tokenizer = test::bundled / "tokenizer.json";
+  o.capture.inputs.bos = bos_rule::prepend;
   EXPECT_QKGEOM_ERROR("takes 257, more than the context of 256", evaluate_model(o, notes));
 }
 

@@ -184,14 +184,14 @@ TEST(gguf_model, a_capture_is_that_of_its_safetensors) {
   test::put(folder / "kjv.gguf", converted(checkpoint_folder, "smollm3", "F32").bytes());
   test::write_books(folder / "books.jsonl", 2);
   capture_options options;
-  options.tokenizer = test::bundled / "tokenizer.json";
-  options.documents.jsonl = folder / "books.jsonl";
-  options.plan.max_length = 64;
-  options.plan.sampler.kind = sampler_kind::all;
+  options.inputs.tokenizer = test::bundled / "tokenizer.json";
+  options.inputs.jsonl = folder / "books.jsonl";
+  options.selection.max_length = 64;
+  options.selection.sampler.kind = sampler_kind::all;
   std::ostringstream notes;
   for (const auto& [model, out] : {std::pair{checkpoint_folder, "a"}, {folder / "kjv.gguf", "b"}}) {
-    options.model = model;
-    options.out = folder / out;
+    options.model.path = model;
+    options.run.out = folder / out;
     run_capture(options, notes);
   }
   const json manifest = read_json(folder / "b" / "manifest.json");
@@ -370,7 +370,7 @@ TEST(gguf_model, is_found_by_file_folder_and_in_ollamas_store) {
   ::setenv("OLLAMA_MODELS", folder.path().c_str(), 1);
   EXPECT_EQ(find_gguf("ollama:tiny:135m"), folder / "blobs" / "sha256-ab");
   capture_options of_store;
-  of_store.model = "ollama:tiny:135m";
+  of_store.model.path = "ollama:tiny:135m";
   std::ostringstream notes;
   EXPECT_EQ(prepare_capture(of_store, notes).manifest.model.name, "tiny:135m");
   EXPECT_QKGEOM_ERROR("Ollama has no model tiny", find_gguf("ollama:tiny"));
@@ -502,12 +502,12 @@ TEST(gguf_model, golden_numbers_of_a_real_file) {
       "was upon the face of the deep. And the Spirit of God moved upon the face of the waters. And God said, Let there "
       "be light: and there was light.");
   capture_options options;
-  options.model = path;
-  options.documents.text = {folder / "genesis.txt"};
-  options.out = folder / "out";
-  options.plan.max_length = 64;
-  options.plan.sampler.kind = sampler_kind::all;
-  options.loss = true;
+  options.model.path = path;
+  options.inputs.text = {folder / "genesis.txt"};
+  options.run.out = folder / "out";
+  options.selection.max_length = 64;
+  options.selection.sampler.kind = sampler_kind::all;
+  options.statistics.loss = true;
   std::ostringstream notes;
   const capture_summary summary = run_capture(options, notes);
   EXPECT_EQ(summary.tokens, 58);

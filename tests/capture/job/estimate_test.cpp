@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "capture/forward/products/tiles.hpp"
-#include "capture/job/study.hpp"
+#include "capture/job/protocol.hpp"
 #include "tests/capture/gguf/converted_gguf.hpp"
 #include "tests/io/scratch.hpp"
 
@@ -28,12 +28,12 @@ const std::string qwen3_8b = R"({"model_type": "qwen3", "hidden_size": 4096, "in
 /// A model's folder with a config.json alone.
 class estimate : public ::testing::Test {
  protected:
-  capture_estimate plan(const std::string& study_name, const std::string& config) {
+  capture_estimate plan(const std::string& name, const std::string& config) {
     test::put(folder / "config.json", config);
-    capture_options o = find_study(study_name);
-    o.model = folder.path();
-    o.threads = 2;
-    o.documents.count = 500;
+    capture_options o = find_protocol(name);
+    o.model.path = folder.path();
+    o.run.threads = 2;
+    o.inputs.count = 500;
     std::ostringstream text;
     notes.str("");
     const auto e = estimate_capture(o, notes);
@@ -46,7 +46,7 @@ class estimate : public ::testing::Test {
   std::string printed;
 };
 
-TEST_F(estimate, a_study_is_planned_from_config_json_alone) {
+TEST_F(estimate, a_protocol_is_planned_from_config_json_alone) {
   const auto e = plan("qwen3-8b", qwen3_8b);
   EXPECT_EQ(e.query_heads, 300);
   EXPECT_EQ(e.manifest.layers.size(), 36u);
@@ -91,10 +91,10 @@ TEST_F(estimate, a_gguf_file_is_planned_from_its_header_alone) {
   const auto checkpoint_folder = std::filesystem::path(QKGEOM_EXAMPLE_DATA) / "kjv-smollm3" / "stage1-step-1000";
   const auto plan_of = [&](const std::filesystem::path& model) {
     capture_options o;
-    o.model = model;
-    o.name = "kjv";
-    o.threads = 2;
-    o.loss = true;
+    o.model.path = model;
+    o.model.name = "kjv";
+    o.run.threads = 2;
+    o.statistics.loss = true;
     std::ostringstream text;
     print_estimate(text, estimate_capture(o, notes));
     return text.str();
@@ -115,13 +115,13 @@ TEST_F(estimate, a_gguf_file_is_planned_from_its_header_alone) {
 TEST_F(estimate, losses_take_whole_layers_and_a_piece_of_the_output_matrix) {
   test::put(folder / "config.json", qwen3_8b);
   capture_options o;
-  o.model = folder.path();
-  o.threads = 2;
-  o.documents.count = 1;
-  o.plan.max_length = 256;
-  o.plan.layers = std::vector<index_t>{0};
+  o.model.path = folder.path();
+  o.run.threads = 2;
+  o.inputs.count = 1;
+  o.selection.max_length = 256;
+  o.selection.layers = std::vector<index_t>{0};
   const auto without = estimate_capture(o, notes);
-  o.loss = true;
+  o.statistics.loss = true;
   const auto with = estimate_capture(o, notes);
   // Layer 0's queries and keys become a whole layer; 2048 words of the output matrix; logits of 256 tokens a thread.
   EXPECT_NEAR(with.peak_bytes - without.peak_bytes, 4 * (192.9e6 - 21e6 + 2048 * 4096 + 2 * 256 * 2048), 1e6);
@@ -131,11 +131,11 @@ TEST_F(estimate, losses_take_whole_layers_and_a_piece_of_the_output_matrix) {
 // Softmax statistics and losses are in memory until their shard is written; for short documents they are most of it.
 TEST_F(estimate, the_sums_of_softmax_and_losses_are_counted) {
   capture_options o;
-  o.model = std::filesystem::path(QKGEOM_EXAMPLE_DATA) / "kjv-smollm3" / "stage1-step-1000";
-  o.plan.max_length = 64;
-  o.documents.count = 300;  // of a shard's 16384 tokens
+  o.model.path = std::filesystem::path(QKGEOM_EXAMPLE_DATA) / "kjv-smollm3" / "stage1-step-1000";
+  o.selection.max_length = 64;
+  o.inputs.count = 300;  // of a shard's 16384 tokens
   const auto without = estimate_capture(o, notes);
-  o.softmax = o.loss = true;
+  o.statistics.softmax = o.statistics.loss = true;
   const auto with = estimate_capture(o, notes);
   // Per bucket: three masses, seven distances (up to 64 tokens) and the entropy of each head; queries of each layer;
   // loss and tokens.

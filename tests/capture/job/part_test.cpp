@@ -43,17 +43,17 @@ class part : public test::capture_test {
   part() {
     test::write_books(folder / "d.jsonl", 6);
     write("d.jsonl", test::get(folder / "d.jsonl") + "\n{\"text\": \"\"}\n{\"text\": \"In the beginning\"}\n");
-    options.documents.jsonl = folder / "d.jsonl";
-    options.plan.max_length = 200;
-    options.plan.head_list = {{0, 1}, {0, 2}, {1, 4}};
-    options.plan.sampler = {sampler_kind::uniform, 50, 10};
-    options.moments = options.softmax = true;
-    options.threads = 1;
+    options.inputs.jsonl = folder / "d.jsonl";
+    options.selection.max_length = 200;
+    options.selection.head_list = {{0, 1}, {0, 2}, {1, 4}};
+    options.selection.sampler = {sampler_kind::uniform, 50, 10};
+    options.statistics.moments = options.statistics.softmax = true;
+    options.run.threads = 1;
   }
   capture_summary run_to(const std::string& out, const capture_part& of = {}, process_group* group = nullptr) {
     capture_options own = options;
-    own.out = folder / out;
-    own.part = of;
+    own.run.out = folder / out;
+    own.run.part = of;
     cpu_context cpu{{.threads = 1}};
     std::ostringstream unread;
     process_group alone;
@@ -124,14 +124,14 @@ TEST_F(part, what_does_not_belong_together_is_refused_with_a_sentence) {
     EXPECT_THAT(unmerged({"a", "c"}), HasSubstr("c: its " + why + " not that of "));
     options = before;
   };
-  other("seed is", [&] { options.plan.seed = 1; });
-  other("draw of tokens is", [&] { options.plan.sampler.rate = 5; });
-  other("choice of layers and heads is", [&] { options.plan.head_list.pop_back(); });
-  other("list of documents or tokenizer is", [&] { options.documents.count = 7; });
-  other("model is", [&] { options.name = "other"; });
-  other("softmax is", [&] { options.softmax = false; });
+  other("seed is", [&] { options.selection.seed = 1; });
+  other("draw of tokens is", [&] { options.selection.sampler.rate = 5; });
+  other("choice of layers and heads is", [&] { options.selection.head_list.pop_back(); });
+  other("list of documents or tokenizer is", [&] { options.inputs.count = 7; });
+  other("model is", [&] { options.model.name = "other"; });
+  other("softmax is", [&] { options.statistics.softmax = false; });
   // A part is resumed as itself alone.
-  options.resume = true;
+  options.run.resume = true;
   EXPECT_TRUE(run_to("b", {2, 2}).was_complete);
   EXPECT_THAT(test::message_of([&] { run_to("b", {1, 2}); }), HasSubstr("holds a capture of other documents"));
   EXPECT_THAT(test::message_of([&] { run_to("x", {1, 9}); }), HasSubstr("fewer than 9 parts"));

@@ -24,10 +24,10 @@ using change_of_row = std::function<void(index_t, index_t, float*)>;
 std::vector<layer_difference> differences(const change_of_row& change, bool heads_backwards = false) {
   const test::scratch_folder folder;
   capture_options options;
-  options.model = test::bundled / "stage1-step-1000";
-  options.threads = 1;
-  const auto description = read_description(read_json(options.model / "config.json"));
-  const checkpoint weights(options.model);
+  options.model.path = test::bundled / "stage1-step-1000";
+  options.run.threads = 1;
+  const auto description = read_description(read_json(options.model.path / "config.json"));
+  const checkpoint weights(options.model.path);
   thread_pool pool(1);
   const auto pass = cpu_forward_pass(description, weights, compute_type::f32, description.n_layers() - 1, pool);
   std::vector<std::int32_t> ids;
@@ -113,8 +113,8 @@ TEST(reference, wrong_rows_are_named_with_their_cause) {
 TEST(reference, files_that_are_no_reference_of_the_model_are_refused) {
   const test::scratch_folder folder;
   capture_options options;
-  options.model = test::bundled / "stage1-step-1000";
-  options.threads = 1;
+  options.model.path = test::bundled / "stage1-step-1000";
+  options.run.threads = 1;
   std::ostringstream notes;
   const std::vector<float> values(8 * 3 * 32, 1);
   const auto compare = [&](const std::vector<std::int64_t>& ids, const std::string& name,

@@ -135,39 +135,39 @@ TEST(untrained_weights, every_family_runs) {
 class untrained_capture : public test::capture_test {
  protected:
   untrained_capture() {
-    options.model = folder / "model";
-    fs::create_directory(options.model);
-    fs::copy(test::bundled / "stage1-step-1000" / "config.json", options.model);
-    fs::copy(test::bundled / "tokenizer.json", options.model);
+    options.model.path = folder / "model";
+    fs::create_directory(options.model.path);
+    fs::copy(test::bundled / "stage1-step-1000" / "config.json", options.model.path);
+    fs::copy(test::bundled / "tokenizer.json", options.model.path);
     test::write_books(folder / "books.jsonl", 2);
-    options.documents.jsonl = folder / "books.jsonl";
-    options.plan.max_length = 256;
-    options.plan.layers = {0, 3};
-    options.untrained = 11;
+    options.inputs.jsonl = folder / "books.jsonl";
+    options.selection.max_length = 256;
+    options.selection.layers = {0, 3};
+    options.model.untrained = 11;
   }
 };
 
 TEST_F(untrained_capture, has_the_same_bits_on_any_number_of_threads_and_says_so) {
   run();
-  const auto first = test::contents_of(options.out);
-  const auto manifest = capture::open(options.out).manifest();
+  const auto first = test::contents_of(options.run.out);
+  const auto manifest = capture::open(options.run.out).manifest();
   EXPECT_EQ(manifest.model.name, "model untrained 11");
   EXPECT_EQ(manifest.extra["untrained"], json({{"seed", 11}, {"initializer_range", 0.02}}));
-  options.out = folder / "again";
-  options.threads = 1;
+  options.run.out = folder / "again";
+  options.run.threads = 1;
   run();
-  EXPECT_EQ(test::contents_of(options.out), first);
-  options.resume = true;
+  EXPECT_EQ(test::contents_of(options.run.out), first);
+  options.run.resume = true;
   EXPECT_TRUE(run().was_complete);
-  options.untrained = 12;
+  options.model.untrained = 12;
   EXPECT_THAT(refusal(), HasSubstr("other settings"));
 }
 
 TEST_F(untrained_capture, is_never_read_as_one_with_another_seeds) {
-  options.name = "one";
+  options.model.name = "one";
   run();
-  options.untrained = 12;
-  options.out = folder / "again";
+  options.model.untrained = 12;
+  options.run.out = folder / "again";
   run();
   EXPECT_THAT(test::message_of([&] {
                 capture_set::open({folder / "out", folder / "again"});

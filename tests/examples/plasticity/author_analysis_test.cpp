@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The tables of plasticity --preset against what attention-plasticity itself printed for the same captures
 // (tests/data/golden/README.md). Its tool samples pairs, ours takes all: those columns agree within the sampling error.
-#include "examples/plasticity/author_csv.hpp"
+#include "examples/plasticity/author_analysis.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,6 +12,7 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/context/pair_formula.hpp"
+#include "qkgeom/io/csv.hpp"
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/householder.hpp"
 #include "qkgeom/planted/heads.hpp"

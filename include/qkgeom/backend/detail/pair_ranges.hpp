@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/context/admissible.hpp"
 #include "qkgeom/context/pair_problem.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/random.hpp"
@@ -68,10 +67,28 @@ QKGEOM_HD inline double grid_centre(double mean, double low, double high) {
   return grid > 0 ? grid * std::rint(mean / grid) : mean;
 }
 
+/// Every pair counts 1.
+struct no_weight {
+  static constexpr bool given = false, of_later_key = false;
+  QKGEOM_HD double operator()(const key_pair&) const { return 1.0; }
+};
+
+/// A weight of the caller's type F that runs where the pairs do. If F reads only j and keys of a pair, a member
+/// `F::of_later_key` says so, and the weight is evaluated once per key.
+template <class F>
+struct given_weight {
+  static constexpr bool given = true, of_later_key = requires { F::of_later_key; };
+  F weight;
+  QKGEOM_HD double operator()(const key_pair& p) const { return static_cast<double>(weight(p)); }
+};
+
+/// Whether `w` is finite and at least 0.
+QKGEOM_HD inline bool is_weight(double w) { return w >= 0 && w - w == 0; }
+
 /// Throws unless `w`, the weight of a pair of keys at t_i and t_j (tokens), is finite and at least 0.
 inline void check_weight(double w, std::int32_t t_i, std::int32_t t_j) {
-  require(w >= 0 && std::isfinite(w), "the weight of a pair of keys must be a finite number of at least 0, not ", w,
-          " (positions ", t_i, " and ", t_j, ")");
+  require(is_weight(w), "the weight of a pair of keys must be a finite number of at least 0, not ", w, " (positions ",
+          t_i, " and ", t_j, ")");
 }
 
 [[noreturn]] inline void refuse_key(const keys_by_document& groups, index_t group) {

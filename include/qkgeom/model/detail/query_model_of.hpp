@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/context/admissible.hpp"
+#include "qkgeom/context/pair_problem.hpp"
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/householder.hpp"
 #include "qkgeom/model/query_model.hpp"

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/context/admissible.hpp"
+#include "qkgeom/context/pair_problem.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 
 namespace qkgeom {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/plasticity/merge.hpp"
+#include "qkgeom/plasticity/profile.hpp"
 
 namespace qkgeom {
 

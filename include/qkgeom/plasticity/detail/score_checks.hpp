@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/context/admissible.hpp"
+#include "qkgeom/context/pair_problem.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/plasticity/keys_by_document.hpp"
 #include "qkgeom/plasticity/score_checks.hpp"

@@ -18,7 +18,6 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
-#include "qkgeom/io/csv.hpp"
 #include "tests/capture/capture_fixture.hpp"
 #include "tests/capture/forward/compared_passes.hpp"
 #include "tests/capture/forward/device/host_device.hpp"
@@ -275,14 +274,14 @@ class device_capture : public test::capture_test {
  protected:
   device_capture() {
     test::write_books(folder / "books.jsonl", 3);
-    options.documents.jsonl = folder / "books.jsonl";
-    options.plan.max_length = 150;
-    options.plan.sampler = {.bucket_size = 32, .rate = 16};
-    options.moments = options.softmax = options.loss = true;
-    options.plan.head_list = {{1, 0}, {1, 5}, {3, 2}};
+    options.inputs.jsonl = folder / "books.jsonl";
+    options.selection.max_length = 150;
+    options.selection.sampler = {.bucket_size = 32, .rate = 16};
+    options.statistics.moments = options.statistics.softmax = options.statistics.loss = true;
+    options.selection.head_list = {{1, 0}, {1, 5}, {3, 2}};
   }
   void of(const std::string& name, const forward_pass_factory& forward) {
-    options.out = folder / name;
+    options.run.out = folder / name;
     const auto moments = [&](const char* side, const tensor_view<const float>& x,
                              const vector_view<const std::int32_t>& position) {
       return cpu.moments(side, x, position, std::vector<std::int32_t>(x.rows, -1), 0, scatter_kind::full);

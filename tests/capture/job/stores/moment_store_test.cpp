@@ -56,10 +56,10 @@ token_moments all_blocks(const set_moments& stored, index_t layer) {
 class moments_of_tokens : public test::capture_test {
  protected:
   moments_of_tokens() {
-    options.moments = true;
-    options.plan.max_length = 300;
-    options.plan.sampler = {sampler_kind::all, 64, 1};
-    options.plan.head_list = {{0, 1}, {0, 2}, {0, 7}, {5, 4}};
+    options.statistics.moments = true;
+    options.selection.max_length = 300;
+    options.selection.sampler = {sampler_kind::all, 64, 1};
+    options.selection.head_list = {{0, 1}, {0, 2}, {0, 7}, {5, 4}};
   }
 
   moment_function backend() {
@@ -69,11 +69,11 @@ class moments_of_tokens : public test::capture_test {
     };
   }
   capture_set run(const std::string& out, const std::vector<int>& books) {
-    options.documents.jsonl = folder / (out + ".jsonl");
-    options.out = folder / out;
-    test::write_books(options.documents.jsonl, books);
+    options.inputs.jsonl = folder / (out + ".jsonl");
+    options.run.out = folder / out;
+    test::write_books(options.inputs.jsonl, books);
     test::capture_test::run({.moments = backend()});
-    return capture_set::open({options.out});
+    return capture_set::open({options.run.out});
   }
 
   cpu_context cpu{{.threads = 2}};
@@ -81,8 +81,8 @@ class moments_of_tokens : public test::capture_test {
 };
 
 TEST_F(moments_of_tokens, are_those_of_all_rows) {
-  options.plan.sampler.skip_first = 3;
-  options.statistics_bucket_size = 50;
+  options.selection.sampler.skip_first = 3;
+  options.statistics.bucket_size = 50;
   const auto source = run("a", {0, 1, 2});
   const edge_buckets grid{uniform_buckets{100}.edges(300).edges()};
   const auto stored = set_moments::open(source, grid.edges(300));
@@ -111,7 +111,7 @@ TEST_F(moments_of_tokens, of_two_captures_are_those_of_both_documents) {
   run("second", {4, 5});
   const auto two = capture_set::open({folder / "first", folder / "second"});
   const auto grid = uniform_buckets{150}.edges(300);
-  options.plan.sampler.kind = sampler_kind::uniform;  // the rows are others, the moments the same
+  options.selection.sampler.kind = sampler_kind::uniform;  // the rows are others, the moments the same
   const auto sampled = run("sampled", {3, 4, 5});
   for (const index_t layer : all.layers()) {
     const auto expected = all_blocks(*set_moments::open(all, uniform_buckets{19}.edges(300)), layer);
@@ -128,9 +128,9 @@ TEST_F(moments_of_tokens, of_two_captures_are_those_of_both_documents) {
 
 // Ten blocks of two shards each: a resumed run continues within a block.
 TEST_F(moments_of_tokens, of_an_interrupted_capture_end_with_the_same_bits) {
-  options.plan.max_length = 2048;
-  options.plan.head_list = {{0, 1}, {0, 7}};
-  options.plan.sampler = {sampler_kind::uniform, 1024, 1};
+  options.selection.max_length = 2048;
+  options.selection.head_list = {{0, 1}, {0, 7}};
+  options.selection.sampler = {sampler_kind::uniform, 1024, 1};
   std::vector<int> many(13 * 8);
   std::iota(many.begin(), many.end(), 0);
   const auto whole = run("whole", many);
@@ -138,12 +138,12 @@ TEST_F(moments_of_tokens, of_an_interrupted_capture_end_with_the_same_bits) {
   const auto expected = test::contents_of(folder / "whole");
   EXPECT_EQ(expected.size(), 20u + 10u + 1u);
   const auto resumed = [&](const std::string& after) {
-    options.resume = true;
-    options.batch_tokens = 3 * 2048;  // need not be that of the first run
+    options.run.resume = true;
+    options.run.batch_tokens = 3 * 2048;  // need not be that of the first run
     run("cut", many);
     EXPECT_EQ(test::contents_of(folder / "cut"), expected) << after;
-    options.batch_tokens = 8192;
-    options.resume = false;
+    options.run.batch_tokens = 8192;
+    options.run.resume = false;
     fs::remove_all(folder / "cut");
   };
   // A document is four calls: two buckets, queries and keys.
@@ -151,7 +151,7 @@ TEST_F(moments_of_tokens, of_an_interrupted_capture_end_with_the_same_bits) {
     calls_left = calls;
     EXPECT_THROW(run("cut", many), error);
     calls_left = -1;
-    options.resume = true;
+    options.run.resume = true;
     fs::rename(folder / "cut" / "shard-00002.safetensors", folder / "aside");
     EXPECT_THAT(test::message_of([&] { run("cut", many); }),
                 HasSubstr("shard-00002.safetensors: the shard is missing"));
@@ -173,21 +173,21 @@ TEST_F(moments_of_tokens, and_everything_else_are_the_same_bytes_however_documen
   std::string lines;
   for (std::size_t i = 0; i < 40; ++i)
     lines += json({{"text", book.substr(1000 * i, i % 7 == 3 ? 0 : i % 3 == 0 ? 40 * i : 2600)}}).dump() + '\n';
-  options.documents.jsonl = write("d.jsonl", lines);
-  options.softmax = true;
-  options.plan.sampler = {sampler_kind::uniform, 64, 4};
-  options.plan.head_list = {{0, 1}, {0, 7}, {1, 4}};
+  options.inputs.jsonl = write("d.jsonl", lines);
+  options.statistics.softmax = true;
+  options.selection.sampler = {sampler_kind::uniform, 64, 4};
+  options.selection.head_list = {{0, 1}, {0, 7}, {1, 4}};
   for (const compute_type type : {compute_type::f32, compute_type::bf16}) {
     const bool long_ones = type == compute_type::f32;  // the loss takes every layer
-    options.loss = !long_ones;
-    options.plan.compute = type;
-    options.plan.max_length = long_ones ? 1000 : 150;
+    options.statistics.loss = !long_ones;
+    options.model.compute = type;
+    options.selection.max_length = long_ones ? 1000 : 150;
     std::map<index_t, std::map<std::string, test::file_bytes>> files;
     for (const index_t batch : long_ones ? std::vector<index_t>{1, 8192} : std::vector<index_t>{1, 400, 8192}) {
-      options.batch_tokens = batch;
-      options.out = folder / (std::string(name_of(type)) + std::to_string(batch));
+      options.run.batch_tokens = batch;
+      options.run.out = folder / (std::string(name_of(type)) + std::to_string(batch));
       EXPECT_EQ(test::capture_test::run({.moments = backend()}).shards, 10);
-      files[batch] = test::contents_of(options.out);
+      files[batch] = test::contents_of(options.run.out);
     }
     for (const auto& [batch, bytes] : files) EXPECT_TRUE(bytes == files[1]) << name_of(type) << ' ' << batch;
     EXPECT_EQ(files[1].size(), 10u + 10u + 1u);
@@ -214,21 +214,21 @@ TEST_F(moments_of_tokens, are_dealt_to_blocks_of_documents) {
 
 // By default analyses take the buckets of the moments, since moments over others cannot be used.
 TEST_F(moments_of_tokens, say_the_buckets_of_a_capture_without_uniform_ones) {
-  options.plan.sampler = {sampler_kind::log2, 16, 4};
-  options.statistics_bucket_size = 31;
+  options.selection.sampler = {sampler_kind::log2, 16, 4};
+  options.statistics.bucket_size = 31;
   const auto source = run("odd", {0});
   EXPECT_EQ(source.manifest().usual_bucket_size(), 31);
   EXPECT_TRUE(set_moments::open(source, uniform_buckets{31}.edges(300)));
-  options.plan.sampler = {sampler_kind::uniform, 100, 4};
+  options.selection.sampler = {sampler_kind::uniform, 100, 4};
   EXPECT_EQ(run("uniform", {0}).manifest().usual_bucket_size(), 100);
 }
 
 TEST_F(moments_of_tokens, of_an_empty_document_are_none) {
   const auto alone = set_moments::open(run("alone", {6}), uniform_buckets{19}.edges(300))->read(0)[0];
-  options.documents.jsonl = write("d.jsonl", "{\"text\": \"\"}\n" + test::get(folder / "alone.jsonl"));
-  options.out = folder / "both";
+  options.inputs.jsonl = write("d.jsonl", "{\"text\": \"\"}\n" + test::get(folder / "alone.jsonl"));
+  options.run.out = folder / "both";
   test::capture_test::run({.moments = backend()});
-  const auto both = set_moments::open(capture_set::open({options.out}), uniform_buckets{19}.edges(300))->read(0)[0];
+  const auto both = set_moments::open(capture_set::open({options.run.out}), uniform_buckets{19}.edges(300))->read(0)[0];
   expect_equal(both.moments.q, alone.moments.q, 1e-14);
   expect_equal(both.moments.k, alone.moments.k, 1e-14);
   EXPECT_EQ(both.k_pairs, alone.k_pairs);
@@ -256,11 +256,11 @@ TEST_F(moments_of_tokens, damaged_files_are_refused) {
   EXPECT_THAT(refused(), HasSubstr("must have shape"));
   fs::remove(path);
   EXPECT_THAT(refused(), HasSubstr("moments-00.safetensors"));
-  options.statistics_bucket_size = 0;
-  options.resume = true;
+  options.statistics.bucket_size = 0;
+  options.run.resume = true;
   EXPECT_ANY_THROW(run("a", {0}));  // the manifest says complete, but a file is missing
-  options.documents.jsonl = folder / "a.jsonl";
-  options.out = folder / "b";
+  options.inputs.jsonl = folder / "a.jsonl";
+  options.run.out = folder / "b";
   EXPECT_THAT(refusal(), HasSubstr("need a backend"));
 }
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "qkgeom/backend/cuda/resources.cuh"
-#include "qkgeom/context/eigen_system.hpp"
+#include "qkgeom/context/context.hpp"
 
 namespace qkgeom::cuda_kernels {
 

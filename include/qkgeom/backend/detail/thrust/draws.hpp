@@ -3,7 +3,7 @@
 
 #include "qkgeom/backend/detail/pair_cells.hpp"
 #include "qkgeom/backend/detail/thrust/device.hpp"
-#include "qkgeom/context/admissible.hpp"
+#include "qkgeom/context/pair_problem.hpp"
 #include "qkgeom/core/random.hpp"
 
 /// The steps of drawn pairs, an item a pair; see drawn.hpp.

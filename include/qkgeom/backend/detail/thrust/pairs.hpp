@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "qkgeom/backend/detail/device_weight.hpp"
 #include "qkgeom/backend/detail/pair_cells.hpp"
+#include "qkgeom/backend/detail/pair_ranges.hpp"
 #include "qkgeom/backend/detail/thrust/keys.hpp"
 
 namespace qkgeom::thrust_kernels {

@@ -11,7 +11,7 @@
 #include "qkgeom/backend/detail/each_matrix.hpp"
 #include "qkgeom/backend/detail/thrust/empirical.hpp"
 #include "qkgeom/backend/detail/thrust/gaussian.hpp"
-#include "qkgeom/context/host_values.hpp"
+#include "qkgeom/context/context.hpp"
 #include "qkgeom/context/row_turns.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/core/thread_pool.hpp"

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/context/admissible.hpp"
+#include "qkgeom/context/pair_problem.hpp"
 
 /// How the pairs of a query bucket are cut into square tiles of keys.
 namespace qkgeom::tile {

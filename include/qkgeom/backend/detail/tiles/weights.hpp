@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "qkgeom/backend/detail/device_weight.hpp"
+#include "qkgeom/backend/detail/pair_ranges.hpp"
 #include "qkgeom/backend/detail/tiles/sums.hpp"
 
 /// Weights of the pairs of a tile, evaluated by the caller's function.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
 
-#include "qkgeom/context/admissible.hpp"
+#include "qkgeom/context/pair_problem.hpp"
 
 namespace {
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes the capture studies beside this script: the settings and heads of each capture of the thesis.
+"""Writes the protocols beside this script: the settings and heads of each capture of the thesis.
 
-Usage: make_studies.py [--check]
+Usage: make_protocols.py [--check]
 The thesis draws 300 query heads per model: CPython's random.Random(0).sample over all (layer, head) pairs in layer-major
 order, so the lists follow from the shapes below. The draw for Llama 3.2 11B includes its eight layers
 that attend to images alone, whose heads hold no data. --check compares the files with what would be written.
@@ -15,7 +15,7 @@ import sys
 
 DOCUMENTS = "viktoroo/longbench-pro-128k-plus"
 
-# study: (model, family, layers, query heads, key heads, longest document, more settings)
+# name: (model, family, layers, query heads, key heads, longest document, more settings)
 MODELS = {
     "llama3.1-8b": ("meta-llama/Llama-3.1-8B", "Llama 3", 32, 32, 8, 131072, {}),
     "llama3.2-1b": ("meta-llama/Llama-3.2-1B", "Llama 3", 16, 32, 8, 131072, {}),
@@ -55,7 +55,7 @@ def draw_heads(layers, query_heads, count=300, seed=0):
     return {str(layer): [h for l, h in chosen if l == layer] for layer in sorted({l for l, _ in chosen})}
 
 
-def study(name, model, family, layers, query_heads, key_heads, length, more, revision="main", tokenizer=None,
+def protocol(name, model, family, layers, query_heads, key_heads, length, more, revision="main", tokenizer=None,
           bucket=None):
     return {"study": name, "model": model, "revision": revision, "tokenizer": tokenizer or model, "family": family,
             "n_layers": layers, "n_query_heads": query_heads, "n_key_heads": key_heads, "dtype": "bf16",
@@ -64,16 +64,16 @@ def study(name, model, family, layers, query_heads, key_heads, length, more, rev
             "text_field": "text", "id_field": "id", "heads": draw_heads(layers, query_heads)}
 
 
-def all_studies():
-    files = {f"{name}.json": study(name, *facts) for name, facts in MODELS.items()}
+def all_protocols():
+    files = {f"{name}.json": protocol(name, *facts) for name, facts in MODELS.items()}
     for revision, length in SMOLLM3.items():
         name = f"smollm3-{revision}"
-        files[f"{name}.json"] = study(name, "HuggingFaceTB/SmolLM3-3B-checkpoints", "SmolLM3", 36, 16, 4, length, {},
+        files[f"{name}.json"] = protocol(name, "HuggingFaceTB/SmolLM3-3B-checkpoints", "SmolLM3", 36, 16, 4, length, {},
                                       revision, "HuggingFaceTB/SmolLM3-3B", length // 16)
     for name, (model, family, layers, heads, keys, length) in TEMPLATES.items():
         about = "A template: put the checkpoint's revision in place of main, and a tokenizer of the same model."
         files[f"templates/{name}.json"] = {"about": about,
-                                           **study(name, model, family, layers, heads, keys, length, {},
+                                           **protocol(name, model, family, layers, heads, keys, length, {},
                                                    bucket=length // 16)}
     return files
 
@@ -91,7 +91,7 @@ def main():
     check = parser.parse_args().check
     folder = pathlib.Path(__file__).parent
     different = []
-    for name, fields in all_studies().items():
+    for name, fields in all_protocols().items():
         path = folder / name
         if check:
             if not path.exists() or path.read_text() != text_of(fields):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "capture/job/study.hpp"
+#include "capture/job/protocol.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -70,31 +70,31 @@ class python_sample {
   std::mt19937 generator_;
 };
 
-TEST(study, every_study_holds_the_heads_that_the_thesis_protocol_draws) {
+TEST(protocol, every_one_holds_the_heads_that_the_thesis_draws) {
   std::set<std::string> models;
   int thesis = 0, templates = 0;
-  for (const builtin_study& s : builtin_studies()) {
-    const capture_options o = parse_study(s.text, std::string(s.name));
+  for (const builtin_protocol& s : builtin_protocols()) {
+    const capture_options o = parse_protocol(s.text, std::string(s.name));
     const bool is_template = s.name.substr(0, 10) == "templates/";
     (is_template ? templates : thesis) += 1;
     if (!is_template) {
-      EXPECT_EQ(o.study.name, s.name);
+      EXPECT_EQ(o.protocol.name, s.name);
     }
-    models.insert(o.study.model);
-    const study_facts& f = o.study;
+    models.insert(o.protocol.model);
+    const protocol_facts& f = o.protocol;
     std::vector<head_id> drawn;
     for (const index_t pair :
          python_sample(0)(f.n_layers * f.n_query_heads, std::min<index_t>(300, f.n_layers * f.n_query_heads)))
       drawn.push_back({pair / f.n_query_heads, pair % f.n_query_heads});
-    EXPECT_EQ(o.plan.head_list, drawn) << s.name;
-    EXPECT_EQ(o.plan.compute, compute_type::bf16);
-    EXPECT_EQ(o.plan.stage, rope_stage::post);
-    EXPECT_FALSE(o.plan.include_windowed);
-    EXPECT_EQ(o.plan.sampler.rate, 1.0);
+    EXPECT_EQ(o.selection.head_list, drawn) << s.name;
+    EXPECT_EQ(o.model.compute, compute_type::bf16);
+    EXPECT_FALSE(o.selection.pre_rope);
+    EXPECT_FALSE(o.selection.include_windowed);
+    EXPECT_EQ(o.selection.sampler.rate, 1.0);
     const bool sixteenth = is_template || f.model == "HuggingFaceTB/SmolLM3-3B-checkpoints";
-    EXPECT_EQ(o.plan.sampler.bucket_size, sixteenth ? o.plan.max_length / 16 : 8192) << s.name;
-    EXPECT_EQ(o.rope_scaling, f.model.substr(0, 10) == "Qwen/Qwen3" ? "yarn:4.0:32768" : "") << s.name;
-    EXPECT_FALSE(o.family.empty());
+    EXPECT_EQ(o.selection.sampler.bucket_size, sixteenth ? o.selection.max_length / 16 : 8192) << s.name;
+    EXPECT_EQ(o.model.rope_scaling, f.model.substr(0, 10) == "Qwen/Qwen3" ? "yarn:4.0:32768" : "") << s.name;
+    EXPECT_FALSE(o.model.family.empty());
   }
   EXPECT_EQ(thesis, 23);
   EXPECT_EQ(templates, 5);
@@ -102,19 +102,19 @@ TEST(study, every_study_holds_the_heads_that_the_thesis_protocol_draws) {
 }
 
 // The thesis' list for Qwen3 8B begins like this (its published capture).
-TEST(study, the_first_layer_of_a_list) {
-  const auto o = find_study("qwen3-8b");
+TEST(protocol, the_first_layer_of_a_list) {
+  const auto o = find_protocol("qwen3-8b");
   std::vector<index_t> first;
-  for (const head_id& h : o.plan.head_list)
+  for (const head_id& h : o.selection.head_list)
     if (h.layer == 0) first.push_back(h.head);
   EXPECT_THAT(first, ::testing::ElementsAre(0, 2, 3, 4, 6, 16, 18, 25, 27, 28, 29, 30));
-  EXPECT_EQ(o.plan.max_length, 131072);
-  EXPECT_EQ(find_study("smollm3-lc-32k-to-64k-step-4000").study.tokenizer, "HuggingFaceTB/SmolLM3-3B");
-  EXPECT_EQ(find_study("smollm3-lc-32k-to-64k-step-4000").revision, "lc-32k-to-64k-step-4000");
+  EXPECT_EQ(o.selection.max_length, 131072);
+  EXPECT_EQ(find_protocol("smollm3-lc-32k-to-64k-step-4000").protocol.tokenizer, "HuggingFaceTB/SmolLM3-3B");
+  EXPECT_EQ(find_protocol("smollm3-lc-32k-to-64k-step-4000").model.revision, "lc-32k-to-64k-step-4000");
 }
 
-TEST(study, damaged_files_are_refused_by_field) {
-  const auto refused = [](const std::string& text) { return test::message_of([&] { parse_study(text, "s.json"); }); };
+TEST(protocol, damaged_files_are_refused_by_field) {
+  const auto refused = [](const std::string& text) { return test::message_of([&] { parse_protocol(text, "s.json"); }); };
   EXPECT_THAT(refused(R"({"study": "x", "bucketsize": 3})"), HasSubstr("no field \"bucketsize\""));
   EXPECT_THAT(refused(R"({"model": "x"})"), HasSubstr("study"));
   EXPECT_THAT(refused(R"({"study": "x", "dtype": "f8"})"), HasSubstr("one of f32, bf16, not \"f8\""));
@@ -122,10 +122,10 @@ TEST(study, damaged_files_are_refused_by_field) {
   EXPECT_THAT(refused(R"({"study": "x", "heads": {"0": [1, 1]}})"), HasSubstr("layer 0 head 1 twice"));
   EXPECT_THAT(refused(R"({"study": "x", "heads": {"a": [1]}})"), HasSubstr("'a'"));
   EXPECT_THAT(refused(R"({"study": "x", "heads": {}})"), HasSubstr("no head"));
-  EXPECT_THAT(test::message_of([] { find_study("qwen9"); }), HasSubstr("qwen3-8b, "));
+  EXPECT_THAT(test::message_of([] { find_protocol("qwen9"); }), HasSubstr("qwen3-8b, "));
 }
 
-TEST(study, head_lists_as_words_and_as_json) {
+TEST(protocol, head_lists_as_words_and_as_json) {
   const test::scratch_folder folder;
   const auto read = [&](const std::string& text) {
     test::put(folder / "heads", text);
