@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# cmake --install, and the package that find_package(qkgeom [COMPONENTS io compiled thrust cuda]) reads. Component `qkgeom_library` is what
+# cmake --install, and the package that find_package(qkgeom [COMPONENTS compiled io report thrust cuda]) reads. Component `qkgeom_library` is what
 # another project needs; programs, and files for them, are the component `qkgeom_programs`.
 
 # Installs the program TARGET as qkgeom-TARGET, with hyphens for underscores, and TARGET-cuda likewise, if they were
@@ -32,17 +32,14 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/qkgeom" DESTINATION "${CMAKE_IN
 install(TARGETS qkgeom EXPORT qkgeom_targets)
 install(EXPORT qkgeom_targets FILE qkgeomTargets.cmake NAMESPACE qkgeom:: DESTINATION "${_qkgeom_package_dir}"
   COMPONENT qkgeom_library)
-if(TARGET qkgeom_io)
-  install(TARGETS qkgeom_io EXPORT qkgeom_io_targets)
-  install(EXPORT qkgeom_io_targets FILE qkgeomIoTargets.cmake NAMESPACE qkgeom:: DESTINATION "${_qkgeom_package_dir}"
-    COMPONENT qkgeom_library)
-endif()
 
-# Headers need no build: what was not built is not installed, and the component `compiled` not found.
-install(TARGETS qkgeom_compiled EXPORT qkgeom_compiled_targets
-  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT qkgeom_library OPTIONAL)
-install(EXPORT qkgeom_compiled_targets FILE qkgeomCompiledTargets.cmake NAMESPACE qkgeom::
-  DESTINATION "${_qkgeom_package_dir}" COMPONENT qkgeom_library)
+# Headers need no build: an archive that was not built is not installed, and its component not found.
+foreach(_name IN LISTS _qkgeom_archives)
+  install(TARGETS qkgeom_${_name} EXPORT qkgeom_${_name}_targets
+    ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT qkgeom_library OPTIONAL)
+  install(EXPORT qkgeom_${_name}_targets FILE qkgeom_${_name}_targets.cmake NAMESPACE qkgeom::
+    DESTINATION "${_qkgeom_package_dir}" COMPONENT qkgeom_library)
+endforeach()
 
 configure_package_config_file("${PROJECT_SOURCE_DIR}/.cmake/qkgeomConfig.cmake.in"
   "${PROJECT_BINARY_DIR}/qkgeomConfig.cmake" INSTALL_DESTINATION "${_qkgeom_package_dir}"

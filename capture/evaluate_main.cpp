@@ -6,8 +6,6 @@
 
 #include "capture/arguments.hpp"
 #include "capture/forward/products/blas.hpp"
-#include "qkgeom/io/cuda_program.hpp"
-#include "qkgeom/io/one_process.hpp"
 #include "qkgeom/io/program.hpp"
 
 namespace {

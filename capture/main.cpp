@@ -12,13 +12,11 @@
 #include "capture/job/reference.hpp"
 #include "capture/on_cpu.hpp"
 #include "qkgeom/io/capture_check.hpp"
-#include "qkgeom/io/cuda_program.hpp"
 #include "qkgeom/io/program.hpp"
 
 #if defined(QKGEOM_WITH_MPI)
 #include "capture/job/mpi/mpi_group.hpp"
 #else
-#include "qkgeom/io/one_process.hpp"
 #endif
 
 namespace {

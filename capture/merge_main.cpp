@@ -6,7 +6,6 @@
 
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/io/capture_merge.hpp"
-#include "qkgeom/io/one_process.hpp"
 #include "qkgeom/io/program.hpp"
 
 namespace {

@@ -11,6 +11,7 @@
 
 #include "qkgeom/context/row_turns.hpp"
 #include "qkgeom/core/config.hpp"
+#include "qkgeom/io/json.hpp"
 #include "qkgeom/rotary/embedding.hpp"
 
 namespace qkgeom {

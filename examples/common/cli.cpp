@@ -10,7 +10,6 @@
 #include "examples/common/cuda.hpp"
 #include "examples/common/figures/gnuplot.hpp"
 #include "qkgeom/io/file.hpp"
-#include "qkgeom/io/one_process.hpp"
 #include "qkgeom/io/program.hpp"
 
 namespace qkgeom::examples {

@@ -8,7 +8,7 @@
 #include "examples/common/labels.hpp"
 #include "examples/common/numbers/head_values.hpp"
 #include "qkgeom/report/head_groups.hpp"
-#include "qkgeom/report/pair_summary.hpp"
+#include "qkgeom/report/model_summary.hpp"
 
 namespace qkgeom::examples {
 

@@ -8,7 +8,7 @@
 #include "examples/common/labels.hpp"
 #include "examples/common/numbers/learned.hpp"
 #include "qkgeom/io/capture_set.hpp"
-#include "qkgeom/io/csv_read.hpp"
+#include "qkgeom/io/csv.hpp"
 #include "qkgeom/stats/families.hpp"
 
 namespace qkgeom::examples {

@@ -5,8 +5,8 @@
 #include "examples/common/numbers/learned.hpp"
 #include "examples/compare_models/models.hpp"
 #include "qkgeom/io/csv.hpp"
-#include "qkgeom/report/csv/notes_csv.hpp"
-#include "qkgeom/report/estimate_columns.hpp"
+#include "qkgeom/report/columns.hpp"
+#include "qkgeom/report/notes.hpp"
 #include "qkgeom/stats/families.hpp"
 
 namespace qkgeom::examples {
@@ -147,7 +147,7 @@ void write_models(output_folder& out, const std::vector<compared_model>& models,
   std::vector<std::pair<std::string, std::vector<report_note>>> notes;
   for (const auto& m : models) notes.emplace_back(m.label, m.notes);
   notes.emplace_back("", notes_of(models));
-  write_notes_csv(out.table("notes.csv"), notes);
+  write_csv(out.table("notes.csv"), notes_table(notes));
   write_models_csv(out.table("models.csv"), models);
   write_positions_csv(out.table("positions.csv"), models);
   write_model_components_csv(out.table("model_components.csv"), models);

@@ -12,7 +12,7 @@
 #include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/householder.hpp"
-#include "qkgeom/report/summary.hpp"
+#include "qkgeom/plasticity/summary.hpp"
 #include "qkgeom/rotary/turn.hpp"
 #include "qkgeom/stats/shapley.hpp"
 

@@ -6,7 +6,7 @@
 #include "examples/common/each_layer.hpp"
 #include "examples/export/exports.hpp"
 #include "examples/export/provenance.hpp"
-#include "qkgeom/io/safetensors_write.hpp"
+#include "qkgeom/io/safetensors.hpp"
 
 namespace qkgeom::examples {
 

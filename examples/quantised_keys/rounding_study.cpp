@@ -16,9 +16,9 @@
 #include "qkgeom/io/capture_set.hpp"
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/io/file.hpp"
-#include "qkgeom/io/progress.hpp"
-#include "qkgeom/report/estimate_columns.hpp"
-#include "qkgeom/report/summary.hpp"
+#include "qkgeom/io/program.hpp"
+#include "qkgeom/plasticity/summary.hpp"
+#include "qkgeom/report/columns.hpp"
 #include "qkgeom/sampling/heads.hpp"
 #include "qkgeom/stats/association.hpp"
 

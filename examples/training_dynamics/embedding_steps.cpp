@@ -4,11 +4,11 @@
 #include <algorithm>
 
 #include "examples/common/labels.hpp"
-#include "qkgeom/io/csv.hpp"
-#include "qkgeom/report/estimate_columns.hpp"
-#include "qkgeom/report/head_groups.hpp"
-#include "qkgeom/rotary/what_if.hpp"
 #include "examples/training_dynamics/trajectory_changes.hpp"
+#include "qkgeom/io/csv.hpp"
+#include "qkgeom/io/what_if.hpp"
+#include "qkgeom/report/columns.hpp"
+#include "qkgeom/report/head_groups.hpp"
 
 namespace qkgeom::examples {
 namespace {

@@ -7,7 +7,7 @@
 #include "examples/training_dynamics/dynamics.hpp"
 #include "examples/training_dynamics/embedding_steps.hpp"
 #include "qkgeom/core/error.hpp"
-#include "qkgeom/report/csv/notes_csv.hpp"
+#include "qkgeom/report/notes.hpp"
 
 int main(int argc, char** argv) {
   using namespace qkgeom::examples;
@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
     const auto steps = swap_embeddings(a, options, points, sources);
     output_folder folder(a.out, a.figures);
     const std::string model(name_of(options.covariances[0]));
-    qkgeom::write_notes_csv(folder.table("notes.csv"), notes);
+    qkgeom::write_csv(folder.table("notes.csv"), qkgeom::notes_table(notes));
     write_dynamics(folder, points, model);
     write_embedding_steps(folder, steps);
     print_dynamics(out, points, model);

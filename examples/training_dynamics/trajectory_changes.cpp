@@ -6,7 +6,7 @@
 #include <limits>
 #include <string>
 
-#include "qkgeom/report/estimate_columns.hpp"
+#include "qkgeom/report/columns.hpp"
 #include "qkgeom/report/head_groups.hpp"
 
 namespace qkgeom::examples {

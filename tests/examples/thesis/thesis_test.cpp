@@ -8,7 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "qkgeom/io/csv_read.hpp"
+#include "qkgeom/io/csv.hpp"
 #include "qkgeom/io/file.hpp"
 #include "tests/io/scratch.hpp"
 
