@@ -80,7 +80,7 @@ QKGEOM_INLINE void note_positions(const position_range& rows, index_t context_le
                      "rows end at position " + last + " of " + length});
 }
 
-/// The field that qkgeom-capture writes where documents are cut beyond what the model was made for.
+/// The field that qkgeom capture writes where documents are cut beyond what the model was made for.
 QKGEOM_INLINE void note_model_context(const capture_manifest& manifest, std::vector<report_note>& notes) {
   const auto made_for = manifest.extra.find("model_context");
   if (made_for == manifest.extra.end() || !made_for->is_number_integer()) return;
@@ -91,7 +91,7 @@ QKGEOM_INLINE void note_model_context(const capture_manifest& manifest, std::vec
                    "model made for " + tokens + " tokens"});
 }
 
-/// The field that qkgeom-capture writes where a scaling of the rotary embedding does nothing in so short a context.
+/// The field that qkgeom capture writes where a scaling of the rotary embedding does nothing in so short a context.
 QKGEOM_INLINE void note_idle_scaling(const capture_manifest& manifest, std::vector<report_note>& notes) {
   const auto from = manifest.extra.find("rope_scaling_from");
   if (from == manifest.extra.end() || !from->is_number_integer()) return;
@@ -109,7 +109,7 @@ QKGEOM_INLINE void note_soft_cap(const capture_manifest& manifest, std::vector<r
                    ""});
 }
 
-/// Captures of the same texts, by the hash that qkgeom-capture writes; that of a part is of the texts of all parts.
+/// Captures of the same texts, by the hash that qkgeom capture writes; that of a part is of the texts of all parts.
 QKGEOM_INLINE void note_same_texts(const capture_set& source, std::vector<report_note>& notes) {
   std::map<std::string, std::string> seen;  // hash of the texts -> the first capture with it
   for (const auto& c : source.captures()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "examples/training_dynamics/embedding_steps.hpp"
+#include "examples/dynamics/embedding_steps.hpp"
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 #include "qkgeom/report/estimate_columns.hpp"
 #include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/rotary/what_if.hpp"
-#include "examples/training_dynamics/trajectory_changes.hpp"
+#include "examples/dynamics/trajectory_changes.hpp"
 
 namespace qkgeom::examples {
 namespace {
