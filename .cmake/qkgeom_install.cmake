@@ -2,19 +2,14 @@
 # cmake --install, and the package that find_package(qkgeom [COMPONENTS compiled io report thrust cuda]) reads. Component `qkgeom_library` is what
 # another project needs; programs, and files for them, are the component `qkgeom_programs`.
 
-# Installs the program TARGET as qkgeom-TARGET, with hyphens for underscores, and TARGET-cuda likewise, if they were
-# built. The file of the build tree is copied as it is: its run path finds libraries that lie where the linker does not
-# look by itself, such as cuDNN's.
+# Installs the program TARGET and TARGET-cuda, if they were built. The file of the build tree is copied as it is: its run
+# path finds libraries that lie where the linker does not look by itself, such as cuDNN's.
 function(qkgeom_install_program target)
-  if(NOT QKGEOM_INSTALL)
-    return()
+  if(QKGEOM_INSTALL)
+    install(PROGRAMS "$<TARGET_FILE:${target}>" DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT qkgeom_programs OPTIONAL)
+    install(PROGRAMS "$<TARGET_FILE_DIR:${target}>/${target}-cuda" DESTINATION "${CMAKE_INSTALL_BINDIR}"
+      COMPONENT qkgeom_programs OPTIONAL)
   endif()
-  string(REGEX REPLACE "^qkgeom-" "" _name "${target}")
-  string(REPLACE "_" "-" _name "qkgeom-${_name}")
-  foreach(_twin IN ITEMS "" "-cuda")
-    install(PROGRAMS "$<TARGET_FILE_DIR:${target}>/${target}${_twin}" DESTINATION "${CMAKE_INSTALL_BINDIR}"
-      RENAME "${_name}${_twin}" COMPONENT qkgeom_programs OPTIONAL)
-  endforeach()
 endfunction()
 
 if(NOT QKGEOM_INSTALL)
@@ -22,6 +17,8 @@ if(NOT QKGEOM_INSTALL)
 endif()
 include(CMakePackageConfigHelpers)
 if(QKGEOM_BUILD_EXAMPLES)
+  install(FILES examples/qkgeom/completion.bash DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions"
+    RENAME qkgeom COMPONENT qkgeom_programs)
   install(DIRECTORY examples/thesis/data/ DESTINATION "${CMAKE_INSTALL_DATADIR}/qkgeom/thesis" COMPONENT qkgeom_programs)
 endif()
 

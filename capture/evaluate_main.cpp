@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// qkgeom-evaluate: loss and recall of a model with some of its heads changed.
+// qkgeom evaluate: loss and recall of a model with some of its heads changed.
 #include <fmt/format.h>
 
 #include <iostream>
@@ -42,5 +42,5 @@ void run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   qkgeom::set_blas_environment(argv);
-  return qkgeom::run_program("qkgeom-evaluate", [&] { run(argc, argv); });
+  return qkgeom::run_program("qkgeom evaluate", [&] { run(argc, argv); });
 }

@@ -12,7 +12,7 @@ function(add_consumer name source programs project)   # more arguments for CMake
 endfunction()
 
 set(_project)
-if(TARGET qkgeom-capture AND TARGET heads)
+if(TARGET qkgeom-capture AND TARGET qkgeom-heads)
   set(_project "${PROJECT_SOURCE_DIR}")
 endif()
 add_consumer(installed_package "${PROJECT_SOURCE_DIR}/examples/consumer" consumer "${_project}")

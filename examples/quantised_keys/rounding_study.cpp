@@ -243,8 +243,8 @@ void print_budgets(printer& out, const rounding_study& found) {
   }
   out.print(t);
   out.line(
-      "  The table is chosen on these documents, so its own mass is a little too good; qkgeom-evaluate --conditions");
-  out.line("  conditions.json on other documents, then cache_losses, say what it does to the loss.");
+      "  The table is chosen on these documents, so its own mass is a little too good; qkgeom evaluate --conditions");
+  out.line("  conditions.json on other documents, then qkgeom cache-losses, say what it does to the loss.");
 }
 
 }  // namespace

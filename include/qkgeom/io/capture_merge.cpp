@@ -90,7 +90,7 @@ std::vector<capture> open_parts(const std::vector<std::filesystem::path>& paths)
   for (const auto& path : paths) {
     auto c = capture::open(path);
     const auto part = part_of(c.manifest(), (path / "manifest.json").string());
-    require(part.has_value(), path.string(), " is a whole capture and no part of one, as qkgeom-capture --part makes; ",
+    require(part.has_value(), path.string(), " is a whole capture and no part of one, as qkgeom capture --part makes; ",
             "programs read several captures as one where they are named together");
     if (!numbered.empty()) check_alike(numbered[0].second, c);
     of = numbered.empty() ? part->of : of;

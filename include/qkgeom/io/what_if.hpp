@@ -24,7 +24,7 @@ struct rotary_change {
 };
 
 /// The context that captures are carried to: `asked`, or if that is 0 the one that a short capture stands for
-/// (`qkgeom-capture --short`), or else their own.
+/// (`qkgeom capture --short`), or else their own.
 index_t wanted_context(const capture_manifest& captured, index_t asked);
 
 /// Where the token at `position` of a document stands when a context of `from` tokens is stretched to one of `to`:

@@ -75,7 +75,7 @@ void note_positions(const position_range& rows, index_t context_length, std::vec
                      "rows end at position " + last + " of " + length});
 }
 
-/// The field that qkgeom-capture writes where documents are cut beyond what the model was made for.
+/// The field that qkgeom capture writes where documents are cut beyond what the model was made for.
 void note_model_context(const capture_manifest& manifest, std::vector<report_note>& notes) {
   const auto made_for = manifest.extra.find("model_context");
   if (made_for == manifest.extra.end() || !made_for->is_number_integer()) return;
@@ -86,7 +86,7 @@ void note_model_context(const capture_manifest& manifest, std::vector<report_not
                    "model made for " + tokens + " tokens"});
 }
 
-/// The field that qkgeom-capture writes where a scaling of the rotary embedding does nothing in so short a context.
+/// The field that qkgeom capture writes where a scaling of the rotary embedding does nothing in so short a context.
 void note_idle_scaling(const capture_manifest& manifest, std::vector<report_note>& notes) {
   const auto from = manifest.extra.find("rope_scaling_from");
   if (from == manifest.extra.end() || !from->is_number_integer()) return;
@@ -104,7 +104,7 @@ void note_soft_cap(const capture_manifest& manifest, std::vector<report_note>& n
                    ""});
 }
 
-/// Captures of the same texts, by the hash that qkgeom-capture writes; that of a part is of the texts of all parts.
+/// Captures of the same texts, by the hash that qkgeom capture writes; that of a part is of the texts of all parts.
 void note_same_texts(const capture_set& source, std::vector<report_note>& notes) {
   std::map<std::string, std::string> seen;  // hash of the texts -> the first capture with it
   for (const auto& c : source.captures()) {

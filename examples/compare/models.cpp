@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "examples/compare_models/models.hpp"
+#include "examples/compare/models.hpp"
 
 #include <algorithm>
 #include <cmath>

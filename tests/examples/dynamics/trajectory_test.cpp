@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "examples/training_dynamics/trajectory_changes.hpp"
+#include "examples/dynamics/trajectory_changes.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/heads.hpp"

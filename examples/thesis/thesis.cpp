@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> captures;
   app.add_option(
       "--captures", captures,
-      "Captures of the thesis' models, for claims that no table decides: folders that qkgeom-capture --protocol "
+      "Captures of the thesis' models, for claims that no table decides: folders that qkgeom capture --protocol "
       "NAME made, or MODEL=CAPTURE");
   app.add_option("--threads", a.threads, "Threads for these; 0: one for each core").shows_default();
   add_figures_argument(app, a);

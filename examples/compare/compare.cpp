@@ -6,7 +6,7 @@
 #include "examples/common/figures/head_figures.hpp"
 #include "examples/common/labels.hpp"
 #include "examples/common/numbers/learned.hpp"
-#include "examples/compare_models/models.hpp"
+#include "examples/compare/models.hpp"
 #include "qkgeom/core/error.hpp"
 
 namespace {
@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
   add_arguments(app, a);
   add_figures_argument(app, a);
   app.get_option("CAPTURE").description(
-      "Captures, one of each model; those of untrained models (qkgeom-capture --untrained) are the baseline of their "
+      "Captures, one of each model; those of untrained models (qkgeom capture --untrained) are the baseline of their "
       "architecture");
   add_plasticity_arguments(app, a);
   add_threshold_arguments(app, options.pca.thresholds);

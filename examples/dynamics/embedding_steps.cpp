@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include "examples/training_dynamics/embedding_steps.hpp"
+#include "examples/dynamics/embedding_steps.hpp"
 
 #include <algorithm>
 
 #include "examples/common/labels.hpp"
-#include "examples/training_dynamics/trajectory_changes.hpp"
+#include "examples/dynamics/trajectory_changes.hpp"
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/io/what_if.hpp"
 #include "qkgeom/report/columns.hpp"

@@ -8,13 +8,13 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../common/prepare.sh"
 options trajectory "$@"
-prepare training_dynamics qkgeom-capture
+prepare dynamics capture
 
 shortest=512
 
 # One checkpoint at one context length: 16 buckets, up to 24 tokens of each bucket and book.
 capture() { # CHECKPOINT LENGTH
-  "$bin/qkgeom-capture" --model "$data/$1" --jsonl "$data/heldout.jsonl" --max-length "$2" --heads all \
+  "$bin/qkgeom" capture --model "$data/$1" --jsonl "$data/heldout.jsonl" --max-length "$2" --heads all \
     --bucket-size $(($2 / 16)) --rate 24 --seed 0 --out "$out/captures/$1-at-$2" --resume
 }
 
@@ -32,9 +32,9 @@ for checkpoint in "${checkpoints[@]}"; do
 done
 
 step "Training dynamics, each checkpoint at its own context"
-"$bin/training_dynamics" "${own[@]}" --labels "$labels" --loss "$out/loss.csv" --out "$out/own"
+"$bin/qkgeom" dynamics "${own[@]}" --labels "$labels" --loss "$out/loss.csv" --out "$out/own"
 
 step "Training dynamics, all checkpoints at $shortest tokens"
-"$bin/training_dynamics" "${same[@]}" --labels "$labels" --loss "$out/loss.csv" --out "$out/same"
+"$bin/qkgeom" dynamics "${same[@]}" --labels "$labels" --loss "$out/loss.csv" --out "$out/same"
 
-step "Done. docs/training-dynamics.md reads these tables; build/native/bin/training_dynamics --help has the options."
+step "Done. docs/training-dynamics.md reads these tables; build/native/bin/qkgeom dynamics --help has the options."

@@ -7,7 +7,7 @@
 
 #include "examples/common/figures/head_figures.hpp"
 #include "examples/common/labels.hpp"
-#include "examples/compare_models/models.hpp"
+#include "examples/compare/models.hpp"
 #include "qkgeom/stats/families.hpp"
 #include "qkgeom/stats/interval.hpp"
 

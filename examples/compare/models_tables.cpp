@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "examples/common/numbers/learned.hpp"
-#include "examples/compare_models/models.hpp"
+#include "examples/compare/models.hpp"
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/report/columns.hpp"
 #include "qkgeom/report/notes.hpp"
