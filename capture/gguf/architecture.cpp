@@ -318,10 +318,11 @@ void add_gptneox(const architecture_keys& keys, json& config) {
 }
 
 const gguf_architecture architectures[] = {
-    {.name = "llama", .model_type = "llama", .pairs_rows = true},
+    {.name = "llama", .model_type = "llama", .models = "Llama, Mistral, SmolLM2", .pairs_rows = true},
     {.name = "smollm3", .model_type = "smollm3", .pairs_rows = true},
     {.name = "mistral3",
      .model_type = "ministral3",
+     .models = "Ministral 3",
      .pairs_rows = true,
      .features = {"attention.temperature_scale"},
      .add_fields = add_mistral3},
@@ -350,6 +351,7 @@ const gguf_architecture architectures[] = {
      .add_fields = add_gemma2},
     {.name = "olmo2",
      .model_type = "olmo2",
+     .models = "OLMo 2 and 3",
      .layer_names = {both_post_norms_names},
      .features = {"attention.sliding_window", "attention.sliding_window_pattern"},
      .add_fields = add_olmo2},
@@ -380,10 +382,11 @@ const gguf_architecture architectures[] = {
      .add_fields = add_cohere2},
     {.name = "glm4moe",
      .model_type = "glm4_moe",
+     .models = "GLM 4.5",
      .layer_names = {post_norm_names, expert_names, sigmoid_expert_names},
      .features = {"expert_count", "expert_shared_count", "nextn_predict_layers"},
      .add_fields = add_glm4moe},
-    {.name = "chatglm", .model_type = "glm", .layer_names = {gate_up_names}},
+    {.name = "chatglm", .model_type = "glm", .models = "GLM 4 of 2024", .layer_names = {gate_up_names}},
     {.name = "glm4", .model_type = "glm4", .layer_names = {gate_up_names, glm4_names}},
     {.name = "gpt-oss",
      .model_type = "gpt_oss",
@@ -405,6 +408,7 @@ const gguf_architecture architectures[] = {
      .add_fields = add_llama4},
     {.name = "qwen35",
      .model_type = "qwen3_5_text",
+     .models = "Qwen 3.5",
      .layer_names = {post_norm_names, delta_names, expert_names, fused_expert_names},
      .norms_plus_one = true,
      .value_heads_tiled = true,
@@ -413,6 +417,7 @@ const gguf_architecture architectures[] = {
      .add_fields = add_delta},
     {.name = "qwen35moe",
      .model_type = "qwen3_5_moe_text",
+     .models = "Qwen 3.5",
      .layer_names = {post_norm_names, delta_names, expert_names, fused_expert_names},
      .norms_plus_one = true,
      .value_heads_tiled = true,
@@ -428,12 +433,14 @@ const gguf_architecture architectures[] = {
      .add_fields = add_delta},
     {.name = "deepseek2",
      .model_type = "deepseek_v3",
+     .models = "DeepSeek V3",
      .layer_names = {deepseek2_names, expert_names, fused_expert_names, sigmoid_expert_names},
      .features = {"attention.q_lora_rank", "attention.kv_lora_rank", "expert_count", "expert_shared_count",
                   "nextn_predict_layers"},
      .add_fields = add_deepseek2},
     {.name = "gptneox",
      .model_type = "gpt_neox",
+     .models = "Pythia",
      .layer_names = {gptneox_names},
      .embedding = "gpt_neox.embed_in",
      .final_norm = "gpt_neox.final_layer_norm",
@@ -443,6 +450,8 @@ const gguf_architecture architectures[] = {
      .add_fields = add_gptneox}};
 
 }  // namespace
+
+std::span<const gguf_architecture> gguf_architectures() { return architectures; }
 
 const gguf_architecture& find_architecture(const std::string& name, const json& metadata, const std::string& where) {
   std::string supported;

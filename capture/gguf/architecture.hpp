@@ -43,6 +43,7 @@ struct tensor_names {
 /// What GGUF calls an architecture, and how its files differ from transformers' own.
 struct gguf_architecture {
   std::string_view name, model_type;
+  std::string_view models{};                                 ///< as docs/capture.md names them, where the name does not
   std::vector<std::span<const tensor_names>> layer_names{};  ///< searched in this order, then those that all have
   std::string_view embedding = "model.embed_tokens", final_norm = "model.norm", output = "lm_head";
   std::string_view layers = "model.layers.";  ///< what a layer's names begin with
@@ -57,6 +58,9 @@ struct gguf_architecture {
   /// Adds the fields of config.json that this architecture has beside the common ones.
   void (*add_fields)(const architecture_keys& keys, json& config) = nullptr;
 };
+
+/// The table of architectures.
+std::span<const gguf_architecture> gguf_architectures();
 
 /// Throws `error` on an architecture that is not supported, by name, and on features of others that it does not read.
 const gguf_architecture& find_architecture(const std::string& name, const json& metadata, const std::string& where);

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "qkgeom/context/row_turns.hpp"
 #include "qkgeom/core/config.hpp"
+#include "qkgeom/io/json.hpp"
 #include "qkgeom/rotary/embedding.hpp"
 
 namespace qkgeom {
@@ -174,13 +176,23 @@ struct decoder_description {
   const rope_description& rope_of(const layer_description& l) const { return l.local_rope ? *local_rope : rope; }
 };
 
+using family_reader = decoder_description(const json_value& config);
+
 /// One line of the table of families: how a model_type's config.json becomes a description.
 struct decoder_family {
   std::string_view model_type;
-  decoder_description (*read)(const json_value& config);
+  family_reader* read;
   /// If it is not empty, `read` is given the object text_config; this is the model_type of one that does not have any.
   std::string_view text_type{};
+  bool text_type_alone = true;             ///< a config.json of the text alone, of `text_type`, is of this family too
+  std::string_view name{};                 ///< models, as docs/capture.md lists them; empty: those of the line before
+  std::vector<std::string_view> fields{};  ///< that change what enters the attention, and that few families know
 };
+
+/// The table of families (families.cpp).
+std::span<const decoder_family> decoder_families();
+/// The `model_type`s of config.json that a line reads.
+std::vector<std::string_view> model_types(const decoder_family& family);
 
 /// Describes the model of a parsed config.json. Throws `error` that names an unknown family, an unsupported feature or
 /// the bad field.

@@ -1,53 +1,91 @@
 // SPDX-License-Identifier: MIT
 // The table of decoder families. Facts about a family belong into its reader alone.
 #include <algorithm>
-#include <array>
+#include <span>
 
 #include "capture/model/description.hpp"
 #include "capture/model/family_readers.hpp"
 
 namespace qkgeom {
+
+/// The readers of the families, in families_*.cpp.
+family_reader read_llama, read_llama4_text, read_smollm3, read_mistral, read_ministral, read_ministral3,
+    read_mistral3_text, read_qwen2, read_qwen3, read_qwen3_moe, read_qwen3_5_text, read_qwen3_5_moe_text,
+    read_qwen3_next, read_mllama_text, read_gemma3_text, read_gemma4_text, read_gemma4_unified_text, read_glm,
+    read_glm4, read_glm4_moe, read_olmo2, read_olmo3, read_granite, read_seed_oss, read_hunyuan, read_exaone4,
+    read_cohere2, read_phi3, read_gemma2, read_gpt_oss, read_deepseek_v3, read_gpt_neox;
+
 namespace {
 
-constexpr std::array<decoder_family, 39> families{{{"llama", read_llama},
-                                                   {"llama4", read_llama4_text, "llama4_text"},
-                                                   {"llama4_text", read_llama4_text},
-                                                   {"smollm3", read_smollm3},
-                                                   {"mistral", read_mistral},
-                                                   {"ministral", read_ministral},
-                                                   {"ministral3", read_ministral3},
-                                                   {"mistral3", read_mistral3_text, "mistral"},
-                                                   {"qwen2", read_qwen2},
-                                                   {"qwen3", read_qwen3},
-                                                   {"qwen3_moe", read_qwen3_moe},
-                                                   {"qwen3_5", read_qwen3_5_text, "qwen3_5_text"},
-                                                   {"qwen3_5_text", read_qwen3_5_text},
-                                                   {"qwen3_5_moe", read_qwen3_5_moe_text, "qwen3_5_moe_text"},
-                                                   {"qwen3_5_moe_text", read_qwen3_5_moe_text},
-                                                   {"qwen3_next", read_qwen3_next},
-                                                   {"mllama", read_mllama_text, "mllama_text_model"},
-                                                   {"mllama_text_model", read_mllama_text},
-                                                   {"gemma3", read_gemma3_text, "gemma3_text"},
-                                                   {"gemma3_text", read_gemma3_text},
-                                                   {"gemma4", read_gemma4_text, "gemma4_text"},
-                                                   {"gemma4_text", read_gemma4_text},
-                                                   {"gemma4_unified", read_gemma4_unified_text, "gemma4_unified_text"},
-                                                   {"gemma4_unified_text", read_gemma4_unified_text},
-                                                   {"glm", read_glm},
-                                                   {"glm4", read_glm4},
-                                                   {"glm4_moe", read_glm4_moe},
-                                                   {"olmo2", read_olmo2},
-                                                   {"olmo3", read_olmo3},
-                                                   {"granite", read_granite},
-                                                   {"seed_oss", read_seed_oss},
-                                                   {"hunyuan_v1_dense", read_hunyuan},
-                                                   {"exaone4", read_exaone4},
-                                                   {"cohere2", read_cohere2},
-                                                   {"phi3", read_phi3},
-                                                   {"gemma2", read_gemma2},
-                                                   {"gpt_oss", read_gpt_oss},
-                                                   {"deepseek_v3", read_deepseek_v3},
-                                                   {"gpt_neox", read_gpt_neox}}};
+/// docs/capture.md has a row for each line with a name here, with its `model_type`s and those that follow.
+const std::vector<decoder_family> families{
+    {.model_type = "llama", .read = read_llama, .name = "Llama 1, 2, 3"},
+    {.model_type = "mllama",
+     .read = read_mllama_text,
+     .text_type = "mllama_text_model",
+     .name = "Llama 3.2 Vision (text layers)",
+     .fields = {"cross_attention_layers"}},
+    {.model_type = "llama4",
+     .read = read_llama4_text,
+     .text_type = "llama4_text",
+     .name = "Llama 4 (chunks, layers without RoPE, experts)",
+     .fields = {"no_rope_layers", "attention_chunk_size"}},
+    {.model_type = "smollm3",
+     .read = read_smollm3,
+     .name = "SmolLM3 (RoPE and NoPE layers)",
+     .fields = {"no_rope_layers"}},
+    {.model_type = "mistral", .read = read_mistral, .name = "Mistral, Ministral, Ministral 3, Mistral 3"},
+    {.model_type = "ministral", .read = read_ministral},
+    {.model_type = "ministral3", .read = read_ministral3},
+    {.model_type = "mistral3", .read = read_mistral3_text, .text_type = "mistral", .text_type_alone = false},
+    {.model_type = "qwen2", .read = read_qwen2, .name = "Qwen 2, 2.5, 3"},
+    {.model_type = "qwen3", .read = read_qwen3},
+    {.model_type = "qwen3_moe", .read = read_qwen3_moe, .name = "Qwen 3 with experts"},
+    {.model_type = "qwen3_5",
+     .read = read_qwen3_5_text,
+     .text_type = "qwen3_5_text",
+     .name = "Qwen 3.5, Qwen 3 Next (delta nets between attention, with and without experts)",
+     .fields = {"linear_num_key_heads"}},
+    {.model_type = "qwen3_5_moe",
+     .read = read_qwen3_5_moe_text,
+     .text_type = "qwen3_5_moe_text",
+     .fields = {"linear_num_key_heads"}},
+    {.model_type = "qwen3_next", .read = read_qwen3_next, .fields = {"linear_num_key_heads"}},
+    {.model_type = "gemma2", .read = read_gemma2, .name = "Gemma 2 (soft caps)", .fields = {"attn_logit_softcapping"}},
+    {.model_type = "gemma3",
+     .read = read_gemma3_text,
+     .text_type = "gemma3_text",
+     .name = "Gemma 3 (sliding windows)",
+     .fields = {"attn_logit_softcapping"}},
+    {.model_type = "gemma4",
+     .read = read_gemma4_text,
+     .text_type = "gemma4_text",
+     .name = "Gemma 4 (dense: two sizes of heads)",
+     .fields = {"attention_k_eq_v", "global_head_dim", "per_layer_config"}},
+    {.model_type = "gemma4_unified",
+     .read = read_gemma4_unified_text,
+     .text_type = "gemma4_unified_text",
+     .fields = {"attention_k_eq_v", "global_head_dim", "per_layer_config"}},
+    {.model_type = "glm", .read = read_glm, .name = "GLM 4"},
+    {.model_type = "glm4", .read = read_glm4},
+    {.model_type = "glm4_moe", .read = read_glm4_moe, .name = "GLM 4.5 and 4.6 with experts"},
+    {.model_type = "olmo2", .read = read_olmo2, .name = "OLMo 2, OLMo 3"},
+    {.model_type = "olmo3", .read = read_olmo3},
+    {.model_type = "phi3", .read = read_phi3, .name = "Phi 3, Phi 4 mini (longrope)"},
+    {.model_type = "granite",
+     .read = read_granite,
+     .name = "Granite 3 and 4 (dense)",
+     .fields = {"attention_multiplier", "residual_multiplier", "embedding_multiplier"}},
+    {.model_type = "seed_oss", .read = read_seed_oss, .name = "Seed-OSS"},
+    {.model_type = "hunyuan_v1_dense", .read = read_hunyuan, .name = "HunYuan (dense)"},
+    {.model_type = "exaone4", .read = read_exaone4, .name = "EXAONE 4"},
+    {.model_type = "cohere2", .read = read_cohere2, .name = "Command R7B and A (Cohere 2)"},
+    {.model_type = "gpt_oss", .read = read_gpt_oss, .name = "GPT-OSS (sinks, experts in MXFP4)"},
+    {.model_type = "deepseek_v3",
+     .read = read_deepseek_v3,
+     .name = "DeepSeek V3 (latent attention)",
+     .fields = {"kv_lora_rank"}},
+    {.model_type = "gpt_neox", .read = read_gpt_neox, .name = "Pythia, GPT-NeoX"}};
 
 /// The text model of a config.json with images.
 decoder_description read_text_part(const json_value& config, const decoder_family& family) {
@@ -61,31 +99,13 @@ decoder_description read_text_part(const json_value& config, const decoder_famil
   return model;
 }
 
-/// A field that changes what enters the attention, and the families that know it.
-struct family_field {
-  const char* name;
-  std::vector<std::string_view> families;
-};
-
-/// Refuses fields of another family, which a model of this one would be computed without.
-void refuse_foreign_fields(const json_value& config, const std::string& type) {
-  static const std::vector<std::string_view> gemma4{"gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"};
-  static const std::vector<family_field> fields{
-      {"attn_logit_softcapping", {"gemma2", "gemma3", "gemma3_text"}},
-      {"attention_multiplier", {"granite"}},
-      {"residual_multiplier", {"granite"}},
-      {"embedding_multiplier", {"granite"}},
-      {"no_rope_layers", {"smollm3", "llama4", "llama4_text"}},
-      {"attention_chunk_size", {"llama4", "llama4_text"}},
-      {"cross_attention_layers", {"mllama", "mllama_text_model"}},
-      {"attention_k_eq_v", gemma4},
-      {"global_head_dim", gemma4},
-      {"per_layer_config", gemma4},
-      {"kv_lora_rank", {"deepseek_v3"}},
-      {"linear_num_key_heads", {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next"}}};
-  for (const family_field& f : fields)
-    require(!config.find(f.name) || std::find(f.families.begin(), f.families.end(), type) != f.families.end(),
-            config.where(), ": the field ", f.name, " does not belong to model_type ", type);
+/// Refuses fields of other families that change what enters the attention: this one would be computed without them.
+void refuse_foreign_fields(const json_value& config, const decoder_family& family, const std::string& type) {
+  for (const decoder_family& other : families)
+    for (const std::string_view field : other.fields)
+      require(!config.find(std::string(field).c_str()) ||
+                  std::find(family.fields.begin(), family.fields.end(), field) != family.fields.end(),
+              config.where(), ": the field ", field, " does not belong to model_type ", type);
 }
 
 /// Weights in FP8 are read with one scale, or one per block of 128 x 128, and experts in MXFP4.
@@ -119,11 +139,19 @@ void check_layer_types(const json_value& config, const decoder_description& mode
 
 }  // namespace
 
+std::span<const decoder_family> decoder_families() { return families; }
+
+std::vector<std::string_view> model_types(const decoder_family& family) {
+  if (!family.text_type_alone || family.text_type.empty()) return {family.model_type};
+  return {family.model_type, family.text_type};
+}
+
 decoder_description read_description(const nlohmann::json& config) {
   const json_value fields(config, "config.json");
   const std::string type = fields["model_type"].string();
   for (const decoder_family& family : families) {
-    if (family.model_type != type) continue;
+    const bool alone = family.text_type_alone && family.text_type == type;
+    if (family.model_type != type && !alone) continue;
     for (const auto& part : {std::optional(fields), fields.object("text_config")}) {
       if (!part) continue;
       require(part->boolean("is_causal").value_or(true), part->where(),
@@ -131,14 +159,16 @@ decoder_description read_description(const nlohmann::json& config) {
       refuse_quantisation(*part);
     }
     const json_value text = fields.object("text_config").value_or(fields);
-    refuse_foreign_fields(text, type);
-    decoder_description model = family.text_type.empty() ? family.read(fields) : read_text_part(fields, family);
+    refuse_foreign_fields(text, family, type);
+    decoder_description model =
+        family.text_type.empty() || alone ? family.read(fields) : read_text_part(fields, family);
     check_layer_types(text, model);
     return model;
   }
   std::string supported;
   for (const decoder_family& family : families)
-    supported += (supported.empty() ? "" : ", ") + std::string(family.model_type);
+    for (const std::string_view name : model_types(family))
+      supported += (supported.empty() ? "" : ", ") + std::string(name);
   fail("config.json: model_type '", printable(type), "' is not supported; supported: ", supported);
 }
 

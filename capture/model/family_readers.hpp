@@ -4,6 +4,7 @@
 #include <string>
 
 #include "capture/model/description.hpp"
+#include "qkgeom/io/rope_config.hpp"
 
 namespace qkgeom {
 
@@ -91,38 +92,5 @@ void set_sparse_layers(const json_value& config, decoder_description& model);
 
 /// Ministral 3's rotary parameters where config.json has none.
 const nlohmann::json& ministral3_rope();
-
-decoder_description read_llama(const json_value& config);
-decoder_description read_llama4_text(const json_value& config);
-decoder_description read_smollm3(const json_value& config);
-decoder_description read_mistral(const json_value& config);
-decoder_description read_ministral(const json_value& config);
-decoder_description read_ministral3(const json_value& config);
-decoder_description read_mistral3_text(const json_value& config);
-decoder_description read_qwen2(const json_value& config);
-decoder_description read_qwen3(const json_value& config);
-decoder_description read_qwen3_moe(const json_value& config);
-decoder_description read_qwen3_5_text(const json_value& config);
-decoder_description read_qwen3_5_moe_text(const json_value& config);
-decoder_description read_qwen3_next(const json_value& config);
-decoder_description read_mllama_text(const json_value& config);
-decoder_description read_gemma3_text(const json_value& config);
-decoder_description read_gemma4_text(const json_value& config);
-decoder_description read_gemma4_unified_text(const json_value& config);
-decoder_description read_glm(const json_value& config);
-decoder_description read_glm4(const json_value& config);
-decoder_description read_glm4_moe(const json_value& config);
-decoder_description read_olmo2(const json_value& config);
-decoder_description read_olmo3(const json_value& config);
-decoder_description read_granite(const json_value& config);
-decoder_description read_seed_oss(const json_value& config);
-decoder_description read_hunyuan(const json_value& config);
-decoder_description read_exaone4(const json_value& config);
-decoder_description read_cohere2(const json_value& config);
-decoder_description read_phi3(const json_value& config);
-decoder_description read_gemma2(const json_value& config);
-decoder_description read_gpt_oss(const json_value& config);
-decoder_description read_deepseek_v3(const json_value& config);
-decoder_description read_gpt_neox(const json_value& config);
 
 }  // namespace qkgeom

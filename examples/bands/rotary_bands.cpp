@@ -11,8 +11,8 @@
 #include "examples/common/terminal.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/csv.hpp"
-#include "qkgeom/io/progress.hpp"
-#include "qkgeom/report/estimate_columns.hpp"
+#include "qkgeom/io/program.hpp"
+#include "qkgeom/report/columns.hpp"
 #include "qkgeom/stats/interval.hpp"
 
 namespace qkgeom::examples {
@@ -120,8 +120,8 @@ void write_plane_profiles(const std::filesystem::path& path, const band_study& f
       const auto &head = s.report.heads[h], &turning = found.whole.report.heads[h];
       for (std::size_t b = 0; b < head.profiles.at(0).buckets.size(); ++b) {
         const auto& bucket = head.profiles[0].buckets[b];
-        csv.add(head.layer).add(head.q_head).add(head.k_head).add(s.plane).add(bucket.start).add(bucket.end);
-        csv.add(bucket.plasticity).add(bucket.standard_error).add(turning.profiles[0].buckets[b].plasticity).end_row();
+        csv.row(head.layer, head.q_head, head.k_head, s.plane, bucket.start, bucket.end, bucket.plasticity,
+                bucket.standard_error, turning.profiles[0].buckets[b].plasticity);
       }
     }
   csv.commit();

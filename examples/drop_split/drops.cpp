@@ -8,7 +8,7 @@
 #include "examples/common/figures/head_cells.hpp"
 #include "examples/common/labels.hpp"
 #include "examples/common/terminal.hpp"
-#include "qkgeom/report/estimate_columns.hpp"
+#include "qkgeom/report/columns.hpp"
 #include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/stats/interval.hpp"
 
@@ -40,7 +40,7 @@ std::vector<drop_means> mean_drops(const std::vector<head_drop>& heads) {
     std::vector<const drop_split*> chosen;
     for (const std::size_t h : members) chosen.push_back(&heads[h].split);
     drop_means g{name, static_cast<index_t>(chosen.size()), {}};
-    for (std::size_t v = 0; v < g.mean.size(); ++v) g.mean[v] = mean_over_heads(chosen, static_cast<index_t>(v));
+    for (index_t p = 0; p < drop_causes + 2; ++p) g.mean[p] = mean_over_heads(chosen, p);
     groups.push_back(std::move(g));
   }
   return groups;
@@ -54,9 +54,7 @@ void write_drop_split_csv(const std::filesystem::path& path, const std::vector<h
   for (const auto& h : heads) {
     csv.add(h.layer).add(h.q_head).add(h.k_head).add(h.rope).add(h.covariance);
     csv.add(h.turned_back ? "turned_back" : "distances");
-    add_estimate(csv, h.split.drop);
-    for (const auto& p : h.split.cause) add_estimate(csv, p);
-    add_estimate(csv, h.split.rest);
+    for (index_t p = 0; p < drop_causes + 2; ++p) add_estimate(csv, h.split.part(p));
     csv.end_row();
   }
   csv.commit();
@@ -75,10 +73,6 @@ void write_drop_means_csv(const std::filesystem::path& path, const std::vector<d
   csv.commit();
 }
 
-double value_of(const drop_split& s, std::size_t v) {
-  return v == 0 ? s.drop.value : v <= drop_causes ? s.cause[v - 1].value : s.rest.value;
-}
-
 map_figure terms_by_head(const split_heads& found) {
   map_figure f;
   f.text = {"What lets plasticity fall, by layer and head",
@@ -93,10 +87,10 @@ map_figure terms_by_head(const split_heads& found) {
     names.heads.back().rope = h.rope;
   }
   double largest = 0;
-  for (std::size_t v = 0; v < std::size(words); ++v) {
+  for (index_t p = 0; p < drop_causes + 2; ++p) {
     std::size_t next = 0;  // cells_of visits the heads in order
     f.panels.push_back(
-        {words[v], cells_of(names, f, [&](const head_report&) { return value_of(found.heads[next++].split, v); })});
+        {words[p], cells_of(names, f, [&](const head_report&) { return found.heads[next++].split.part(p).value; })});
     for (const double x : f.panels.back().values)
       if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
   }

@@ -12,7 +12,7 @@
 #include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/householder.hpp"
-#include "qkgeom/report/summary.hpp"
+#include "qkgeom/plasticity/summary.hpp"
 #include "qkgeom/rotary/turn.hpp"
 #include "qkgeom/stats/shapley.hpp"
 
@@ -315,17 +315,15 @@ QKGEOM_SPLIT_DROP(bf16)
 QKGEOM_SPLIT_DROP(f16)
 #undef QKGEOM_SPLIT_DROP
 
-estimate mean_over_heads(const std::vector<const drop_split*>& heads, index_t value) {
-  const auto whole = [&](const drop_split& s) {
-    return value == 0 ? s.drop.value : value <= drop_causes ? s.cause[value - 1].value : s.rest.value;
-  };
+estimate mean_over_heads(const std::vector<const drop_split*>& heads, index_t part) {
   std::map<std::int32_t, double> shift;  // by document: sum over heads of (without it - with it)
   double sum = 0, n = 0;
   for (const auto* s : heads) {
     if (std::isnan(s->drop.value)) continue;
-    sum += whole(*s);
+    const double whole = s->part(part).value;
+    sum += whole;
     ++n;
-    for (std::size_t e = 0; e < s->documents.size(); ++e) shift[s->documents[e]] += s->without[e][value] - whole(*s);
+    for (std::size_t e = 0; e < s->documents.size(); ++e) shift[s->documents[e]] += s->without[e][part] - whole;
   }
   if (!(n > 0)) return {};
   std::vector<double> without;

@@ -40,6 +40,9 @@ struct drop_split {
   std::vector<std::int32_t> documents;               ///< that have pairs
   /// (documents) drop, the causes and rest without that document, for errors of means over heads
   std::vector<std::array<double, drop_causes + 2>> without;
+
+  /// 0: the drop; 1 to 4: the causes in the order of `drop_cause`; 5: the rest.
+  const estimate& part(index_t i) const { return i == 0 ? drop : i <= drop_causes ? cause[i - 1] : rest; }
 };
 
 /// Splits AP_drop of each head of a layer under `models`, which `fit_queries` gives. Drift term, content means and
@@ -52,8 +55,8 @@ template <class T>
 std::vector<drop_split> split_drop(cpu_context& cpu, const std::vector<query_model>& models, const layer_view<T>& layer,
                                    index_t context_length, const drop_split_options& options = {});
 
-/// Mean over heads of one number of their splits: 0 drop, 1 to 4 the causes in the order of `drop_cause`, 5 rest. Its
-/// error leaves a document out of all heads at once. Heads without a drop are left out.
-estimate mean_over_heads(const std::vector<const drop_split*>& heads, index_t value);
+/// Mean over heads of one part of their splits. Its error leaves a document out of all heads at once. Heads without a
+/// drop are left out.
+estimate mean_over_heads(const std::vector<const drop_split*>& heads, index_t part);
 
 }  // namespace qkgeom::examples

@@ -3,15 +3,13 @@
 #include "examples/thesis/captured.hpp"
 
 #include <algorithm>
-#include <functional>
+#include <filesystem>
 
 #include "examples/common/figures/head_figures.hpp"
+#include "examples/common/numbers/recovery.hpp"
 #include "examples/common/outputs.hpp"
-#include "examples/thesis/profiles.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/capture_set.hpp"
-#include "qkgeom/stats/association.hpp"
-#include "examples/common/numbers/recovery.hpp"
 
 namespace qkgeom::examples::thesis {
 namespace {
@@ -22,101 +20,66 @@ bool recovers_in_thesis(const std::string& model) {
   return std::find(recovering_models.begin(), recovering_models.end(), model) != recovering_models.end();
 }
 
-/// The captured ones of `models`; the names of the others in `missing`.
-std::vector<const captured_model*> captured_of(const published& p, const std::vector<std::string>& models,
-                                               std::string& missing) {
-  std::vector<const captured_model*> found;
-  for (const auto& name : models) {
-    const auto at = std::find_if(p.captures.begin(), p.captures.end(), [&](const auto& c) { return c.name == name; });
-    if (at != p.captures.end())
-      found.push_back(&*at);
-    else
-      missing += (missing.empty() ? "" : ", ") + name;
+/// Those of `models` that are captured.
+struct captured_part {
+  std::vector<const captured_model*> models;
+  std::size_t wanted = 0, heads = 0;
+  std::string missing;  ///< the names of the others
+
+  /// Undecided until all are captured, with the numbers over those that are; `tables` is what tables say.
+  finding decide(const std::vector<double>& numbers, const std::string& tables) const {
+    if (models.empty())
+      return {.undecided = true,
+              .note = tables + (tables.empty() ? "" : "; ") + "captures of the " + std::to_string(wanted) +
+                      " models (qkgeom capture --protocol NAME), given with --captures, decide it"};
+    if (!missing.empty())
+      return {.undecided = true,
+              .text = listed(numbers) + " over " + std::to_string(models.size()) + " of " + counted(wanted, "model"),
+              .note = "not captured: " + missing};
+    return {.numbers = numbers,
+            .note = "over " + counted(heads, "head") + " of " + counted(models.size(), "captured model")};
   }
-  return found;
+};
+
+captured_part captured_of(const published& p, const std::vector<std::string>& models) {
+  captured_part part{.models = {}, .wanted = models.size(), .missing = {}};
+  const std::vector<captured_model> none;
+  const auto& captures = p.captures ? *p.captures : none;
+  for (const auto& name : models) {
+    const auto at = std::find_if(captures.begin(), captures.end(), [&](const auto& c) { return c.name == name; });
+    if (at == captures.end()) {
+      part.missing += (part.missing.empty() ? "" : ", ") + name;
+      continue;
+    }
+    part.models.push_back(&*at);
+    part.heads += at->report.heads.size();
+  }
+  return part;
 }
 
-using model_list = std::vector<const captured_model*>;
-
-/// Undecided, with the numbers over what there is, until all `models` are captured.
-finding from_captures(const published& p, const std::vector<std::string>& models,
-                      const std::function<std::vector<double>(const model_list&)>& compute, const std::string& tables) {
-  std::string missing;
-  const auto found = captured_of(p, models, missing);
-  if (found.empty())
-    return undecided(tables + (tables.empty() ? "" : "; ") + "captures of the " + std::to_string(models.size()) +
-                     " models (qkgeom-capture --protocol NAME), given with --captures, decide it");
-  const auto values = compute(found);
-  if (!missing.empty())
-    return undecided("not captured: " + missing, listed(values) + " over " + std::to_string(found.size()) + " of " +
-                                                     counted(models.size(), "model"));
-  std::size_t heads = 0;
-  for (const auto* m : found) heads += m->report.heads.size();
-  return numbers(values, "over " + counted(heads, "head") + " of " + counted(found.size(), "captured model"));
-}
-
-using head_number = std::function<double(const head_report&)>;
-
-/// f(head) of each head of all models.
-std::vector<double> of_heads(const model_list& models, const head_number& f) {
-  std::vector<double> values;
+/// A row for each head, called as its model.
+named_table table_of_heads(const std::vector<const captured_model*>& models) {
+  named_table t{.name = "heads", .rows = {}};
+  auto& classes = t.columns["class"];
+  classes.is_text = true;
   for (const auto* m : models)
-    for (const auto& h : m->report.heads) values.push_back(f(h));
-  return values;
-}
-
-std::vector<std::string> primary_models(const published& p) { return column(p.primary(), &model::name); }
-
-claim_function head_mean(const char* id, const head_number& f, const char* tables = "no table by head is published") {
-  return {id, [=](const published& p) {
-            return from_captures(
-                p, primary_models(p), [&](const model_list& m) { return std::vector{mean(of_heads(m, f))}; }, tables);
-          }};
-}
-
-claim_function mean_of_each_model(const char* id, const head_number& f) {
-  return {id, [=](const published& p) {
-            return from_captures(
-                p, primary_models(p),
-                [&](const model_list& m) { return each(m, [&](const auto* one) { return mean(of_heads({one}, f)); }); },
-                "no table by head is published");
-          }};
-}
-
-claim_function class_share(const char* id, std::vector<head_class> classes) {
-  return head_mean(id, [=](const head_report& h) {
-    return std::count(classes.begin(), classes.end(), h.pca.head_class) > 0 ? 100.0 : 0.0;
-  });
-}
-
-finding bias_and_separation(const published& p, const std::vector<std::string>& models) {
-  return from_captures(
-      p, models,
-      [](const model_list& m) {
-        return std::vector{associate(association::pearson,
-                                     of_heads(m, [](const head_report& h) { return h.rotation.bias.strength; }),
-                                     of_heads(m, [](const head_report& h) { return h.rotation.separation_strength; }))};
-      },
-      "no table by head is published");
-}
-
-/// Layers with a recovery, stated as 29 of 32 and 26 of 32.
-finding recovering_layers(const published& p) {
-  constexpr double stated[] = {29, 26};
-  std::vector<double> counts;
-  const auto found = from_captures(
-      p, recovering_models,
-      [&](const model_list& models) {
-        for (const auto* m : models)
-          counts.push_back(static_cast<double>(recovery(m->report).at(0).recovering_layers()));
-        return counts;
-      },
-      "no profile by layer is published");
-  if (found.undecided) return found;
-  condition_list which;
-  for (std::size_t i = 0; i < counts.size(); ++i)
-    which.emplace_back(recovering_models[i] + " (" + significant(counts[i]) + " layers)", counts[i] == stated[i]);
-  return conditions(std::move(which), found.note);
+    for (const auto& h : m->report.heads) {
+      t.rows.push_back(m->name);
+      classes.printed.push_back({std::string(name_of(h.pca.head_class))});
+      for (const auto& [name, number] : {std::pair("pc0_share", h.pca.explained_variance.at(0)),
+                                         {"pc1_share", h.pca.explained_variance.at(1)},
+                                         {"q_linear_share", h.pca.q_linear_share},
+                                         {"k_linear_share", h.pca.k_linear_share},
+                                         {"r_q_pc0", h.pca.r_q.at(0)},
+                                         {"r_k_pc0", h.pca.r_k.at(0)},
+                                         {"r_q", h.rotation.q.r},
+                                         {"r_k", h.rotation.k.r},
+                                         {"residual_r", h.rotation.residual_pos_r},
+                                         {"bias", h.rotation.bias.strength},
+                                         {"separation", h.rotation.separation_strength}})
+        t.columns[name].numbers.push_back(number);
+    }
+  return t;
 }
 
 }  // namespace
@@ -124,7 +87,7 @@ finding recovering_layers(const published& p) {
 std::vector<captured_model> read_captures(const std::vector<std::string>& captures, const arguments& a,
                                           const published& p) {
   std::vector<captured_model> models;
-  const auto names = column(p.models, &model::name);
+  const auto names = p.texts("models.name");
   for (const auto& text : captures) {
     const auto sign = text.find('=');
     const bool named = sign != std::string::npos && !std::filesystem::exists(text);
@@ -149,50 +112,29 @@ std::vector<captured_model> read_captures(const std::vector<std::string>& captur
   return models;
 }
 
-claim_functions captured_claims() {
-  const auto size = [](double value) { return std::abs(value); };
-  claim_functions list{
-      head_mean("pc0_share", [](const head_report& h) { return h.pca.explained_variance.at(0); }),
-      head_mean("pc1_share", [](const head_report& h) { return h.pca.explained_variance.at(1); }),
-      mean_of_each_model("q_linear_share", [](const head_report& h) { return h.pca.q_linear_share; }),
-      mean_of_each_model("k_linear_share", [](const head_report& h) { return h.pca.k_linear_share; }),
-      head_mean("r_q_pc0", [=](const head_report& h) { return size(h.pca.r_q.at(0)); }),
-      head_mean("r_k_pc0", [=](const head_report& h) { return size(h.pca.r_k.at(0)); }),
-      class_share("class_position", {head_class::position_dominated}),
-      class_share("class_q", {head_class::q_positional}),
-      class_share("class_content", {head_class::content_focused}),
-      class_share("class_mixed", {head_class::mixed, head_class::k_positional}),  // as the thesis counts
-      head_mean("residual_r", [](const head_report& h) { return h.rotation.residual_pos_r; }),
-  };
-  list.push_back({"primacy_heads", [](const published& p) {
-                    return from_captures(
-                        p, primary_models(p),
-                        [](const model_list& m) {
-                          const auto bias = of_heads(m, [](const head_report& h) { return h.rotation.bias.strength; });
-                          return std::vector{static_cast<double>(
-                              std::count_if(bias.begin(), bias.end(), [](double b) { return b < 0; }))};
-                        },
-                        "99.0 % of " + significant(p.heads_analysed) + " allows 31 to 34");
-                  }});
-  list.push_back(
-      {"bias_separation_pooled", [](const published& p) { return bias_and_separation(p, primary_models(p)); }});
-  list.push_back({"bias_separation_llama",
-                  [](const published& p) { return bias_and_separation(p, column(p.family("Llama"), &model::name)); }});
-  list.push_back({"recovery_layers", recovering_layers});
-  // Tables give the mean of 7 models.
-  const auto axis = [&](const char* id, double model::*member, const head_number& f) {
-    const auto from_heads =
-        head_mean(id, f, "mean of the 7 models in table 1 of the note; 4 of the 11 are not published").compute;
-    list.push_back({id, [=](const published& p) {
-                      auto found = from_heads(p);
-                      if (p.captures.empty())
-                        found.text = significant(mean(column(p.scored(), member))) + " over 7 of 11 models";
-                      return found;
-                    }});
-  };
-  axis("r_k_axis", &model::r_k, [=](const head_report& h) { return size(h.rotation.k.r); });
-  axis("r_q_axis", &model::r_q, [=](const head_report& h) { return size(h.rotation.q.r); });
-  return list;
+finding find_in_captures(const stated_claim& claim, const published& p) {
+  const auto part = captured_of(p, p.texts(claim.captures + ".name"));
+  if (part.models.empty()) {
+    auto found = part.decide({}, p.words(claim.note));
+    if (!p.captures || p.captures->empty()) found.text = p.words(claim.cases);
+    return found;
+  }
+  return part.decide(find_by_expression(claim, p.with(table_of_heads(part.models))).numbers, {});
+}
+
+finding recovering_layers(const published& p) {
+  constexpr double stated[] = {29, 26};
+  const auto part = captured_of(p, recovering_models);
+  std::vector<double> counts;
+  for (const auto* m : part.models)
+    counts.push_back(static_cast<double>(recovery(m->report).at(0).recovering_layers()));
+  auto found = part.decide(counts, "no profile by layer is published");
+  if (found.undecided) return found;
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    found.conditions.emplace_back(recovering_models[i] + " (" + significant(counts[i]) + " layers)",
+                                  counts[i] == stated[i]);
+  found.numbers.clear();
+  return found;
 }
 
 }  // namespace qkgeom::examples::thesis

@@ -5,25 +5,41 @@
 #include <algorithm>
 
 #include "examples/thesis/profiles.hpp"
-#include "qkgeom/io/csv_write.hpp"
+#include "qkgeom/io/csv.hpp"
 #include "qkgeom/stats/resampling.hpp"
 
 namespace qkgeom::examples::thesis {
 namespace {
 
+/// The profiles of one of the models.
+struct model_profiles {
+  std::string name;
+  double captured;
+  std::vector<double> deciles, bins, ends;  ///< bins, up to their ends: not of all models, else NaN
+};
+
+std::vector<model_profiles> profiles_of(const published& p) {
+  const auto names = p.texts("models.name");
+  const auto captured = p.numbers("models.captured"), ends = p.numbers("ends(models.bins)");
+  const auto deciles = p.profiles("models.deciles"), bins = p.profiles("models.bins");
+  std::vector<model_profiles> all;
+  for (std::size_t i = 0; i < names.size(); ++i) all.push_back({names[i], captured[i], deciles[i], bins[i], ends});
+  return all;
+}
+
 /// Plasticity of a model at the positions of a score's length; NaN beyond the captured context.
-double matched(const published& p, const length_scores& scores, std::size_t i, const model& m,
+double matched(const published& p, const length_scores& scores, std::size_t i, const model_profiles& m,
                const std::string& positions) {
   const double l = scores.length[i];
   if (l > m.captured) return unknown;
   if (positions == "end") return decile_ending(m.deciles, m.captured, l);
   if (m.name == scores.model && !std::isnan(scores.plasticity[i])) return scores.plasticity[i];
-  for (const auto& bin : m.bins)
-    if (bin.to == l) return bin.plasticity;
+  for (std::size_t j = 0; j < m.ends.size(); ++j)
+    if (m.ends[j] == l && !std::isnan(m.bins[j])) return m.bins[j];
   return decile_mean(m.deciles, m.captured, i == 0 && l == p.measured.front().length[0] ? 0 : l / 2, l);
 }
 
-correspondence correspond(const published& p, const length_scores& scores, const model& m,
+correspondence correspond(const published& p, const length_scores& scores, const model_profiles& m,
                           const std::string& positions) {
   correspondence c{scores.benchmark, scores.model, m.name, positions};
   std::vector<double> score, plasticity, length;
@@ -46,18 +62,24 @@ correspondence correspond(const published& p, const length_scores& scores, const
   return c;
 }
 
-/// Adds effective lengths for an absolute threshold and for shares of the first value; lengths ascend.
-void add_lengths(std::vector<effective_length>& rows, const std::string& what, const std::string& name,
-                 const std::vector<double>& length, const std::vector<double>& value, double absolute,
-                 const std::vector<double>& shares) {
+/// The longest of ascending lengths up to which every value is at or above a threshold; NaN if the first is below.
+double effective(const std::vector<double>& length, const std::vector<double>& value, double threshold) {
+  double reached = unknown;
+  for (std::size_t i = 0; i < length.size() && value[i] >= threshold; ++i) reached = length[i];
+  return reached;
+}
+
+/// The effective lengths for an absolute threshold and for shares of the first value; lengths ascend.
+effective_length lengths_above(const std::string& what, const std::string& name, const std::vector<double>& length,
+                               const std::vector<double>& value, double absolute, const std::vector<double>& shares) {
+  effective_length e{what, name, {}};
   const auto add = [&](const std::string& words, double threshold) {
-    effective_length e{what, name, words};
-    e.tokens = effective(length, value, threshold);
-    e.open = e.tokens == length.back();
-    rows.push_back(e);
+    const double tokens = effective(length, value, threshold);
+    e.limits.push_back({words, tokens, tokens == length.back()});
   };
   add("absolute " + significant(absolute, absolute < 1 ? 2 : 3), absolute);
   for (const double share : shares) add("relative " + significant(share, 1), share * value.front());
+  return e;
 }
 
 }  // namespace
@@ -65,19 +87,21 @@ void add_lengths(std::vector<effective_length>& rows, const std::string& what, c
 std::vector<correspondence> correspondences(const published& p) {
   auto scores = p.measured;
   scores.insert(scores.end(), p.references.begin(), p.references.end());
+  const auto models = profiles_of(p);
   std::vector<correspondence> rows;
   for (const char* positions : {"half", "end"})
     for (const auto& s : scores)
-      for (const auto& m : p.models)
+      for (const auto& m : models)
         if (const auto c = correspond(p, s, m, positions); c.n >= 3) rows.push_back(c);
   return rows;
 }
 
 std::vector<length_decline> length_declines(const published& p, const std::string& benchmark) {
+  const auto models = profiles_of(p);
   std::vector<length_decline> rows;
   for (const auto& s : p.measured) {
     if (s.benchmark != benchmark) continue;
-    const auto& m = p.find(s.model);
+    const auto& m = *std::find_if(models.begin(), models.end(), [&](const auto& one) { return one.name == s.model; });
     const double first = matched(p, s, 0, m, "half");
     length_decline d{s.model};
     for (std::size_t i = 1; i < s.length.size(); ++i)
@@ -88,42 +112,21 @@ std::vector<length_decline> length_declines(const published& p, const std::strin
   return rows;
 }
 
-length_agreement same_length_agreement(const published& p) {
-  std::vector<const length_scores*> ruler;
-  for (const auto& s : p.measured)
-    if (s.benchmark == "RULER") ruler.push_back(&s);
-  length_agreement r;
-  for (std::size_t a = 0; a < ruler.size(); ++a)
-    for (std::size_t b = 0; b < a; ++b)
-      for (std::size_t i = 0; i < ruler[a]->length.size(); ++i) {
-        const double plasticity = ruler[a]->plasticity[i] - ruler[b]->plasticity[i];
-        if (std::isnan(plasticity)) continue;
-        ++r.lengths;
-        r.agree += plasticity * (ruler[a]->score[i] - ruler[b]->score[i]) > 0;
-      }
-  return r;
-}
-
-double effective(const std::vector<double>& length, const std::vector<double>& value, double threshold) {
-  double reached = unknown;
-  for (std::size_t i = 0; i < length.size() && value[i] >= threshold; ++i) reached = length[i];
-  return reached;
-}
-
 std::vector<effective_length> effective_lengths(const published& p, const effective_options& options) {
   std::vector<effective_length> rows;
   auto scores = p.measured;
   scores.insert(scores.end(), p.references.begin(), p.references.end());
   for (const auto& s : scores)
-    add_lengths(rows, s.benchmark + " score", s.model, s.length, s.score,
-                s.benchmark == "RULER" ? options.ruler : options.longbench, options.shares);
-  for (const auto& m : p.models) {
-    std::vector<double> to, value, ends;
-    for (const auto& bin : m.bins) to.push_back(bin.to), value.push_back(bin.plasticity);
-    if (!to.empty()) add_lengths(rows, "profile by length bin", m.name, to, value, options.plasticity, options.shares);
+    rows.push_back(lengths_above(s.benchmark + " score", s.model, s.length, s.score,
+                                 s.benchmark == "RULER" ? options.ruler : options.longbench, options.shares));
+  for (const auto& m : profiles_of(p)) {
+    std::vector<double> deciles;
     for (std::size_t i = 1; i <= m.deciles.size(); ++i)
-      ends.push_back(std::round(m.captured * static_cast<double>(i) / 10));
-    add_lengths(rows, "profile by decile", m.name, ends, m.deciles, options.plasticity, options.shares);
+      deciles.push_back(std::round(m.captured * static_cast<double>(i) / 10));
+    if (!std::isnan(m.bins.front()))
+      rows.push_back(
+          lengths_above("profile by length bin", m.name, m.ends, m.bins, options.plasticity, options.shares));
+    rows.push_back(lengths_above("profile by decile", m.name, deciles, m.deciles, options.plasticity, options.shares));
   }
   return rows;
 }
@@ -139,7 +142,8 @@ void write_correspondences(const std::filesystem::path& file, const std::vector<
 
 void write_effective_lengths(const std::filesystem::path& file, const std::vector<effective_length>& rows) {
   csv_writer csv(file, {"what", "model", "threshold", "tokens", "open"});
-  for (const auto& e : rows) csv.row(e.what, e.model, e.threshold, e.tokens, e.open);
+  for (const auto& e : rows)
+    for (const auto& limit : e.limits) csv.row(e.what, e.model, limit.threshold, limit.tokens, limit.open);
   csv.commit();
 }
 
@@ -177,17 +181,11 @@ void print_correspondences(printer& out, const published& p, const std::vector<c
 
 void print_effective_lengths(printer& out, const std::vector<effective_length>& rows) {
   out.heading("Effective length, tokens (> : not below the threshold at the longest length measured)");
-  std::vector<std::pair<std::string, std::vector<const effective_length*>>> groups;
-  for (const auto& e : rows) {
-    const auto key = e.what + '\n' + e.model;
-    if (groups.empty() || groups.back().first != key) groups.push_back({key, {}});
-    groups.back().second.push_back(&e);
-  }
   table t({{"of", table::align::left}, {"model", table::align::left}, {"absolute"}, {"90 %"}, {"80 %"}});
-  for (const auto& [key, lengths] : groups) {
-    std::vector<std::string> cells{lengths[0]->what, lengths[0]->model};
-    for (const auto* e : lengths)
-      cells.push_back(std::isnan(e->tokens) ? "none" : (e->open ? "> " : "") + length_words(e->tokens));
+  for (const auto& e : rows) {
+    std::vector<std::string> cells{e.what, e.model};
+    for (const auto& limit : e.limits)
+      cells.push_back(std::isnan(limit.tokens) ? "none" : (limit.open ? "> " : "") + length_words(limit.tokens));
     t.row(cells);
   }
   out.print(t);

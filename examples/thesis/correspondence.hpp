@@ -24,12 +24,6 @@ struct correspondence {
 /// Every model with scores by length against every profile, if they share at least three lengths.
 std::vector<correspondence> correspondences(const published& p);
 
-/// RULER: at how many lengths the model with more plasticity scores higher, over pairs of models.
-struct length_agreement {
-  std::size_t lengths = 0, agree = 0;
-};
-length_agreement same_length_agreement(const published& p);
-
 /// Relative loss of a model's score and of its plasticity at [l/2, l), from the shortest to the longest captured
 /// length.
 struct length_decline {
@@ -38,11 +32,15 @@ struct length_decline {
 };
 std::vector<length_decline> length_declines(const published& p, const std::string& benchmark);
 
-/// The longest length up to which every score or plasticity stays at or above a threshold.
+/// The longest lengths up to which every score or plasticity stays at or above a threshold.
 struct effective_length {
-  std::string what, model, threshold;  ///< e.g. "RULER score", "llama3.1-8b", "absolute 85.6"
-  double tokens = unknown;             ///< NaN: the first value is below
-  bool open = false;                   ///< the longest measured length is still above
+  struct limit {
+    std::string threshold;  ///< e.g. "absolute 85.6"
+    double tokens;          ///< NaN: the first value is below
+    bool open;              ///< the longest measured length is still above
+  };
+  std::string what, model;  ///< e.g. "RULER score", "llama3.1-8b"
+  std::vector<limit> limits;
 };
 
 /// Thresholds. RULER: the score of Llama 2 7B at 4K; LongBench-Pro: half of the scale; plasticity: "warm" in 6.2.2.
@@ -52,7 +50,6 @@ struct effective_options {
   std::vector<double> shares{0.9, 0.8};
 };
 std::vector<effective_length> effective_lengths(const published& p, const effective_options& options);
-double effective(const std::vector<double>& length, const std::vector<double>& value, double threshold);
 
 void write_correspondences(const std::filesystem::path& file, const std::vector<correspondence>& rows);
 void write_effective_lengths(const std::filesystem::path& file, const std::vector<effective_length>& rows);

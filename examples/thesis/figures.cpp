@@ -53,10 +53,17 @@ constexpr look looks[] = {{"Mistral", "Mistral", palette::vermilion, marker::cir
                           {"Qwen", "Qwen 3", palette::blue, marker::square},
                           {"Llama", "Llama", palette::green, marker::triangle}};
 
+/// Points of a family's models, x and y being expressions over them, with their names if `named`.
+labelled_points::series family_points(const published& p, const look& l, const std::string& models,
+                                      const std::string& x, const std::string& y, bool named) {
+  const auto rows = models + "[family = '" + l.family + "'].";
+  labelled_points::series s{l.name, l.fill, l.shape, p.numbers(rows + x), p.numbers(rows + y), {}};
+  if (named) s.labels = p.texts(rows + "name");
+  return s;
+}
+
 void drop_and_score(output_folder& out, const published& p) {
-  const auto models = p.scored();
-  const auto x = column(models, &model::drop), y = column(models, &model::lbp);
-  const auto t = test_association(association::spearman, x, y);
+  const auto t = test_association(association::spearman, p.numbers("scored.drop"), p.numbers("scored.lbp"));
   labelled_points f{.text = {"AP_drop and LongBench-Pro",
                              "7 models; Spearman " + signed_fixed(t.estimate) + ", exact two-sided p " + fixed(t.p),
                              "AP_drop (flat profiles to the left)", "LongBench-Pro score (%)"},
@@ -65,18 +72,13 @@ void drop_and_score(output_folder& out, const published& p) {
                     .x_high = 0.27,
                     .y_low = 10,
                     .y_high = 45};
-  for (const auto& l : looks) {
-    labelled_points::series s{l.name, l.fill, l.shape, {}, {}, {}};
-    for (const auto& m : models)
-      if (m.family == l.family) s.add(m.drop, m.lbp), s.labels.push_back(m.name);
-    f.points.push_back(std::move(s));
-  }
+  for (const auto& l : looks) f.points.push_back(family_points(p, l, "scored", "drop", "lbp", true));
   draw(f, out.figure("figure_6_7"));
 }
 
 /// AP_drop against bias, per token or per context: models by family, and SmolLM3's checkpoints.
 void drop_and_bias(output_folder& out, const published& p, bool context) {
-  const std::string unit = context ? "a context" : "a token";
+  const std::string unit = context ? "a context" : "a token", bias = context ? "bias_context" : "bias";
   labelled_points f{
       .text = {"AP_drop and bias strength " + unit, "13 models and 10 checkpoints of SmolLM3; dashed: the target 0.10",
                context ? "mean bias strength times the context" : "mean bias strength per token (log10)", "AP_drop"},
@@ -86,55 +88,37 @@ void drop_and_bias(output_folder& out, const published& p, bool context) {
       .y_low = 0,
       .y_high = 0.25,
       .threshold = 0.10};
-  const auto bias = [&](double token, double whole) { return context ? whole : std::log10(token); };
-  for (const auto& l : looks) {
-    labelled_points::series s{l.name, l.fill, l.shape, {}, {}, {}};
-    for (const auto& m : p.models)
-      if (m.family == l.family) s.add(bias(m.bias, m.bias_context()), m.drop);
-    f.points.push_back(std::move(s));
-  }
-  labelled_points::series before{"SmolLM3, 4K", palette::purple, marker::diamond, {}, {}, {}},
-      after{"extended", palette::orange, marker::diamond, {}, {}, {}};
-  for (const auto& c : p.checkpoints) {
-    auto& s = c.extension() ? after : before;
-    s.add(bias(c.bias, c.bias_context()), c.drop);
-  }
-  f.points.push_back(before);
-  f.points.push_back(after);
+  for (const auto& l : looks) f.points.push_back(family_points(p, l, "models", bias, "drop", false));
+  f.points.push_back({"SmolLM3, 4K",
+                      palette::purple,
+                      marker::diamond,
+                      p.numbers("pre_training." + bias),
+                      p.numbers("pre_training.drop"),
+                      {}});
+  f.points.push_back(
+      {"extended", palette::orange, marker::diamond, p.numbers("extension." + bias), p.numbers("extension.drop"), {}});
+  for (auto& series : f.points)
+    for (auto& x : series.x) x = context ? x : std::log10(x);
   draw(f, out.figure(context ? "drop_and_bias_context" : "drop_and_bias_token"));
 }
 
 /// Bias and alpha_K relative to the end of annealing, in both units.
 void training_units(output_folder& out, const published& p) {
-  const auto& base = p.find_checkpoint("Anneal", "stage3 4.72M");
-  const auto relative = [&](const auto& value) {
-    return each(p.checkpoints, [&](const checkpoint& c) { return value(c) / value(base); });
+  const auto line = [&](const char* name, const std::string& column, colour fill, bool dashed) {
+    return step_figure::series{name, fill, p.numbers("checkpoints." + column + " / annealed." + column), {}, dashed};
   };
   step_figure f;
   f.text = {"Bias of SmolLM3 along training, per token and per context",
             "means over heads, relative to the end of annealing (stage3)", "", "times that of stage3"};
-  f.steps = each(p.checkpoints, [](const checkpoint& c) {
-    return c.extension() ? length_words(c.context) + " +" + c.name.substr(5) : c.name;
-  });
-  f.lines = {
-      {"alpha_K per token", palette::vermilion, relative([](const checkpoint& c) { return c.alpha_k; }), {}, false},
-      {"bias per token", palette::blue, relative([](const checkpoint& c) { return c.bias; }), {}, false},
-      {"alpha_K per context",
-       palette::vermilion,
-       relative([](const checkpoint& c) { return c.alpha_context(); }),
-       {},
-       true},
-      {"bias per context", palette::blue, relative([](const checkpoint& c) { return c.bias_context(); }), {}, true}};
+  f.steps = p.texts("pre_training.checkpoint");
+  for (const auto& step : p.words_by_row("{context:K} {checkpoint}", "extension"))  // "32K step 4K" to "32K +4K"
+    f.steps.push_back(std::string(step).replace(step.find("step "), 5, "+"));
+  f.lines = {line("alpha_K per token", "alpha_k", palette::vermilion, false),
+             line("bias per token", "bias", palette::blue, false),
+             line("alpha_K per context", "alpha_context", palette::vermilion, true),
+             line("bias per context", "bias_context", palette::blue, true)};
   f.log_y = true;
   draw(f, out.figure("training_units"));
-}
-
-/// A name for the rows of a map: "Ministr. 14B", "Llama3.1 8B".
-std::string short_name(const model& m) {
-  auto size = m.name.substr(m.name.rfind('-') + 1);
-  size.back() = 'B';
-  if (m.family == "Mistral") return m.primary ? "Ministr. " + size : "Mistral 0.2";
-  return (m.primary ? m.family + ' ' : "Llama3.1 ") + size;
 }
 
 /// Decile profiles of the 13 models.
@@ -143,12 +127,8 @@ void profiles(output_folder& out, const published& p) {
   f.text = {"Plasticity by decile of the context", "means over heads of the 13 models, by family and size",
             "share of the context (percent)", ""};
   for (int i = 0; i < 10; ++i) f.columns.push_back(std::to_string(10 * i) + "-" + std::to_string(10 * (i + 1)));
-  map_figure::panel panel;
-  for (const auto& m : p.models) {
-    f.rows.push_back(short_name(m));
-    panel.values.insert(panel.values.end(), m.deciles.begin(), m.deciles.end());
-  }
-  f.panels = {panel};
+  f.rows = p.texts("models.short_name");
+  f.panels = {{.title = {}, .values = p.numbers("models.deciles")}};
   f.low = 0.4;
   f.high = 0.75;
   f.scale_label = "plasticity";

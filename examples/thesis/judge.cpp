@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Judges each claim with the function of its id.
+// Judges each claim by its expression in claims.csv, or by the function of its id.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
 #include "examples/thesis/captured.hpp"
 #include "examples/thesis/claims.hpp"
+#include "examples/thesis/expression.hpp"
 #include "qkgeom/core/error.hpp"
-#include "qkgeom/io/csv_read.hpp"
-#include "qkgeom/io/csv_write.hpp"
+#include "qkgeom/io/csv.hpp"
 
 namespace qkgeom::examples::thesis {
 namespace {
@@ -18,14 +19,49 @@ std::vector<stated_claim> read_claims(const std::filesystem::path& file) {
   const auto value = table.numbers("value"), upper = table.numbers("upper"), tolerance = table.numbers("tolerance");
   std::vector<stated_claim> claims;
   for (std::size_t i = 0; i < table.rows(); ++i) {
-    stated_claim c{table.column("id")[i], table.column("lists")[i], table.column("where")[i],
-                   table.column("statement")[i], table.column("thesis")[i]};
-    c.value = value[i];
-    c.upper = std::isnan(upper[i]) ? value[i] : upper[i];
-    c.tolerance = std::isnan(tolerance[i]) ? 0 : tolerance[i];
-    claims.push_back(std::move(c));
+    const auto text = [&](const char* column) { return table.column(column)[i]; };
+    claims.push_back({.id = text("id"),
+                      .lists = text("lists"),
+                      .where = text("where"),
+                      .statement = text("statement"),
+                      .thesis = text("thesis"),
+                      .value = value[i],
+                      .upper = std::isnan(upper[i]) ? value[i] : upper[i],
+                      .tolerance = std::isnan(tolerance[i]) ? 0 : tolerance[i],
+                      .captures = text("captures"),
+                      .computed = text("computed"),
+                      .cases = text("cases"),
+                      .note = text("note")});
   }
   return claims;
+}
+
+std::vector<std::string> parts_of(const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const auto end = std::min(text.find("; ", begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 2;
+  }
+  return parts;
+}
+
+/// Adds what an expression gives, without the rows whose numbers are unknown. `cases` names conditions.
+void add(finding& found, const published& p, const std::string& expression, const std::string& cases) {
+  const auto v = p.evaluate(expression);
+  require(v.is == value::kind::numbers || v.is == value::kind::condition, '"', expression,
+          "\" gives neither numbers nor conditions");
+  const auto names = cases.empty() ? std::vector<std::string>{} : p.words_by_row(cases);
+  require(names.size() <= 1 || names.size() == v.numbers.size(), '"', cases, "\" names ", names.size(), " cases, \"",
+          expression, "\" gives ", v.numbers.size());
+  for (std::size_t i = 0; i < v.numbers.size(); ++i)
+    if (!std::isnan(v.numbers[i])) {
+      if (v.is == value::kind::numbers)
+        found.numbers.push_back(v.numbers[i]);
+      else
+        found.conditions.emplace_back(names.empty() ? v.name_of(i) : names[names.size() == 1 ? 0 : i],
+                                      v.numbers[i] == 1);
+    }
 }
 
 verdict judge(const stated_claim& claim, const finding& found) {
@@ -34,12 +70,12 @@ verdict judge(const stated_claim& claim, const finding& found) {
   for (const auto& condition : found.conditions) right += condition.second;
   if (!std::isnan(claim.value)) {
     require(found.conditions.empty() && !found.numbers.empty(), "claim ", claim.id,
-            " states a number, its function must give numbers");
+            " states a number, so what it computes must be numbers");
     all = found.numbers.size();
     for (const double v : found.numbers)  // 1e-9: sums of printed decimals are rounded
       right += v >= claim.value - claim.tolerance - 1e-9 && v <= claim.upper + claim.tolerance + 1e-9;
   }
-  require(all > 0, "claim ", claim.id, " states no number, its function must give conditions");
+  require(all > 0, "claim ", claim.id, " states no number, so what it computes must be conditions");
   return right == all ? verdict::yes : right == 0 ? verdict::no : verdict::in_part;
 }
 
@@ -60,49 +96,36 @@ std::string shown(const finding& found) {
 
 }  // namespace
 
-finding numbers(std::vector<double> values, std::string note) {
-  return {.numbers = std::move(values), .conditions = {}, .text = {}, .note = std::move(note)};
-}
-
-finding conditions(condition_list which, std::string note) {
-  return {.numbers = {}, .conditions = std::move(which), .text = {}, .note = std::move(note)};
-}
-
-finding undecided(std::string note, std::string text) {
-  return {.numbers = {}, .conditions = {}, .undecided = true, .text = std::move(text), .note = std::move(note)};
-}
-
-std::string trimmed(double value, int digits) {
-  auto text = significant(value, digits);
-  if (text.find('.') == std::string::npos || text.find('e') != std::string::npos) return text;
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.back() == '.') text.pop_back();
-  return text;
-}
-
-std::string listed(const std::vector<double>& values, int digits) {
-  if (values.size() > 6) {
-    const auto [low, high] = std::minmax_element(values.begin(), values.end());
-    return trimmed(*low, digits) + " to " + trimmed(*high, digits) + " (" + std::to_string(values.size()) + ")";
+finding find_by_expression(const stated_claim& claim, const published& p) {
+  try {
+    finding found;
+    const auto computed = parts_of(claim.computed), cases = parts_of(claim.cases);
+    require(cases.empty() || cases.size() == computed.size(), "it computes ", computed.size(), " things and names ",
+            cases.size());
+    for (std::size_t i = 0; i < computed.size(); ++i) add(found, p, computed[i], cases.empty() ? "" : cases[i]);
+    found.note = p.words(claim.note);
+    return found;
+  } catch (const error& e) {
+    fail("claims.csv: the claim ", claim.id, ": ", e.what());
   }
-  std::string text;
-  for (const double v : values) text += (text.empty() ? "" : ", ") + trimmed(v, digits);
-  return text;
 }
 
 std::vector<judged_claim> judge_claims(const std::filesystem::path& folder, const published& p) {
-  std::map<std::string, std::function<finding(const published&)>> functions;
-  for (const auto& list :
-       {geometry_claims(), profile_claims(), training_claims(), benchmark_claims(), note_claims(), captured_claims()})
-    for (const auto& f : list) require(functions.emplace(f.id, f.compute).second, "two functions for the claim ", f.id);
+  const auto functions = procedures();
   std::vector<judged_claim> judged;
   std::set<std::string> seen;
   for (auto& claim : read_claims(folder / "claims.csv")) {
-    const auto function = functions.find(claim.id);
-    require(function != functions.end(), "claims.csv: no function recomputes the claim ", claim.id);
     require(seen.insert(claim.id).second, "claims.csv: the claim ", claim.id, " is there twice");
-    judged_claim j{
-        .stated = std::move(claim), .found = function->second(p), .agrees = verdict::undecided, .recomputed = {}};
+    const auto function = functions.find(claim.id);
+    require(
+        claim.computed.empty() == (function != functions.end()), "claims.csv: ",
+        claim.computed.empty() ? "no expression and no function recomputes" : "an expression and a function recompute",
+        " the claim ", claim.id);
+    judged_claim j{.stated = claim,
+                   .found = function != functions.end() ? function->second(p)
+                            : !claim.captures.empty()   ? find_in_captures(claim, p)
+                                                        : find_by_expression(claim, p),
+                   .recomputed = {}};
     j.agrees = judge(j.stated, j.found);
     j.recomputed = shown(j.found);
     judged.push_back(std::move(j));

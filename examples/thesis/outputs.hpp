@@ -8,9 +8,9 @@
 
 namespace qkgeom::examples::thesis {
 
-/// Writes the thesis' tables, recomputed from the published numbers (table_6_1.csv and so on), and the note's
-/// comparisons of models, generations and predecessors.
-void write_tables(output_folder& out, printer& screen, const published& p);
+/// Writes the tables that tables.csv of the data folder lists: the thesis' tables, recomputed from the published
+/// numbers (table_6_1.csv and so on), and the note's comparisons of models, generations and predecessors.
+void write_tables(output_folder& out, printer& screen, const published& p, const std::filesystem::path& folder);
 
 /// Writes associations.csv (each metric with LongBench-Pro: exact p, intervals, range with one model left out),
 /// families.csv (pooled, within and between families) and separation.csv (how well AP_drop separates families).

@@ -7,11 +7,9 @@
 #include <vector>
 
 #include "examples/thesis/published.hpp"
+#include "qkgeom/core/error.hpp"
 
 namespace qkgeom::examples::thesis {
-
-/// Two means printed with three decimals may differ by this much from rounding alone.
-inline constexpr double printed_step = 0.001;
 
 inline double mean(const std::vector<double>& x) {
   return std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size());
@@ -34,6 +32,7 @@ struct decile_recovery {
 };
 
 inline decile_recovery recovery_of(const std::vector<double>& d) {
+  require(d.size() == 10, "a recovery is of ten deciles, not ", d.size());
   decile_recovery r;
   r.peak = std::max_element(d.begin() + 5, d.begin() + 9) - d.begin();
   const auto peak = d.begin() + static_cast<std::ptrdiff_t>(r.peak);

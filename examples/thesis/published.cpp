@@ -5,246 +5,225 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <map>
-#include <optional>
 
 #include "examples/common/table.hpp"
+#include "examples/thesis/expression.hpp"
+#include "examples/thesis/profiles.hpp"
 #include "qkgeom/core/error.hpp"
-#include "qkgeom/io/csv_read.hpp"
+#include "qkgeom/io/csv.hpp"
 
 namespace qkgeom::examples::thesis {
 namespace {
 
-/// Parses a printed number; drops the footnote star and "~", "+", "%", "x". Empty is NaN.
-double printed_number(std::string text, const std::string& where) {
-  while (!text.empty() && (text.front() == '~' || text.front() == '+')) text.erase(0, 1);
-  while (!text.empty() && (text.back() == '*' || text.back() == '%' || text.back() == 'x')) text.pop_back();
-  if (text.empty()) return unknown;
-  double value = 0;
-  const auto* const end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, value);
-  require(result.ec == std::errc() && result.ptr == end, where, ": expected a number, not \"", text, '"');
-  return value;
+std::string without_star(std::string name) {
+  while (!name.empty() && name.back() == '*') name.pop_back();
+  return name;
 }
 
-template <class Condition>
-std::vector<model> where(const std::vector<model>& models, const Condition& condition) {
-  std::vector<model> found;
-  std::copy_if(models.begin(), models.end(), std::back_inserter(found), condition);
-  return found;
+/// How tables spell the same model alike: "Llama-3.1-8B" is "llama3.1-8b".
+std::string key_of(std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (name.rfind("llama-", 0) == 0) name.erase(5, 1);
+  return name;
 }
 
-/// A table whose rows have their names in the first column.
-class named_table {
+/// A CSV file whose rows have their names in the first column, or in `Phase` and `Checkpoint`.
+class named_file {
  public:
-  named_table(const std::filesystem::path& folder, const char* file) : where_(file), table_(read_csv(folder / file)) {
-    names_ = table_.column(table_.columns().front());
-    for (auto& name : names_)
-      while (!name.empty() && name.back() == '*') name.pop_back();
-  }
-  std::size_t rows() const { return table_.rows(); }
-  const std::string& name(std::size_t row) const { return names_[row]; }
-  const std::string& text(std::size_t row, std::string_view column) const { return table_.column(column)[row]; }
-  double number(std::size_t row, std::string_view column) const { return printed_number(text(row, column), where_); }
-  std::optional<std::size_t> row_of(std::string_view name) const {
-    const std::size_t i = std::find(names_.begin(), names_.end(), name) - names_.begin();
-    return i == names_.size() ? std::nullopt : std::optional(i);
-  }
-  std::size_t row(std::string_view name) const {
-    const auto found = row_of(name);
-    require(found.has_value(), where_, ": there is no row ", name);
-    return *found;
-  }
-  /// Columns after the first whose header starts with a digit: positions "0-8K", shares "0-10%" or lengths "8K".
-  std::vector<std::string> ranges() const {
-    std::vector<std::string> headers;
-    for (const auto& header : table_.columns())
-      if (!header.empty() && header.front() >= '0' && header.front() <= '9') headers.push_back(header);
-    return headers;
-  }
-  std::vector<double> numbers(std::size_t row) const {
-    std::vector<double> values;
-    for (const auto& header : ranges()) values.push_back(number(row, header));
-    return values;
-  }
-  /// The row over headers like "16K-32K"; cells that are empty are left out.
-  std::vector<position_bin> bins(std::size_t row) const {
-    std::vector<position_bin> result;
-    for (const auto& header : ranges()) {
-      const auto dash = header.find('-');
-      require(dash != std::string::npos, where_, ": column ", header, " is no range of positions");
-      const position_bin bin{token_count(header.substr(0, dash)), token_count(header.substr(dash + 1)),
-                             number(row, header)};
-      if (!std::isnan(bin.plasticity)) result.push_back(bin);
+  named_file(const std::filesystem::path& folder, std::string file)
+      : file_(std::move(file)), csv_(read_csv(folder / file_)) {
+    const bool stages = csv_.has("Phase") && csv_.has("Checkpoint");
+    names = csv_.column(stages ? "Phase" : csv_.columns().front());
+    for (auto& name : names) name = without_star(name);
+    keys_ = names;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (stages) {  // the profiles' tables say "lc 4K→32K 20K" for phase "LC 4K→32K", checkpoint "step 20K"
+        const auto& checkpoint = csv_.column("Checkpoint")[i];
+        keys_[i] = names[i].rfind("LC", 0) == 0
+                       ? names[i] + checkpoint.substr(std::min(checkpoint.find(' '), checkpoint.size()))
+                       : checkpoint;
+        names[i] += ' ' + checkpoint;
+      }
+      keys_[i] = key_of(keys_[i]);
     }
-    return result;
   }
-  length_scores scores(std::size_t row, const char* benchmark) const {
-    length_scores s{benchmark, name(row), {}, numbers(row), {}};
-    for (const auto& header : ranges()) s.length.push_back(token_count(header));
-    s.plasticity.assign(s.length.size(), unknown);
-    return s;
+
+  /// The fields of one column, or of all from "FIRST to LAST", of the row with a key; empty if there is none.
+  std::vector<std::string> cells(const std::string& key, const std::vector<std::string>& headers) const {
+    const std::size_t row = std::find(keys_.begin(), keys_.end(), key) - keys_.begin();
+    std::vector<std::string> fields;
+    for (const auto& header : headers)
+      if (row < keys_.size()) fields.push_back(csv_.column(header)[row]);
+    return fields;
   }
+  std::vector<std::string> headers(const std::string& text) const {
+    const auto to = text.find(" to ");
+    if (to == std::string::npos) return {text};
+    const auto& all = csv_.columns();
+    const auto first = std::find(all.begin(), all.end(), text.substr(0, to));
+    const auto last = std::find(first, all.end(), text.substr(to + 4));
+    require(last != all.end(), file_, ": there are no columns ", text);
+    return {first, last + 1};
+  }
+  const csv_table& csv() const { return csv_; }
+  const std::vector<std::string>& keys() const { return keys_; }
+  double number(std::size_t row, const char* column) const { return printed_number(csv_.column(column)[row], file_); }
+
+  std::vector<std::string> names;
 
  private:
-  std::string where_;
-  csv_table table_;
-  std::vector<std::string> names_;
+  std::string file_;
+  csv_table csv_;
+  std::vector<std::string> keys_;
 };
 
-std::vector<model> read_models(const std::filesystem::path& folder) {
-  const named_table configs(folder, "table5_1_models.csv"), studies(folder, "studies.csv"),
-      all(folder, "all_models_mechanistic.csv"), scored(folder, "table1_lbp_and_mechanistic.csv"),
-      rotation(folder, "table9_ruler_rotation.csv"), deciles(folder, "table4_deciles.csv"),
-      quintiles(folder, "table6_1_quintiles.csv"), bins(folder, "table2_length_bins.csv");
-  // Table 9 writes the predecessors' names with capitals.
-  const std::map<std::string, std::string> capitals{{"llama3.1-8b", "Llama-3.1-8B"},
-                                                    {"mistral-v0.2-7b", "Mistral-v0.2-7B"}};
-  std::vector<model> models;
-  for (std::size_t i = 0; i < configs.rows(); ++i) {
-    model m;
-    m.name = configs.name(i);
-    m.family = configs.text(i, "family");
-    m.primary = configs.text(i, "primary") == "1";
-    m.parameters = configs.number(i, "parameters_b");
-    m.layers = configs.number(i, "layers");
-    m.claimed = configs.number(i, "claimed_context");
-    m.captured = studies.number(studies.row(m.name), "captured_context");
-    const auto a = all.row(m.name);
-    m.lbp = all.number(a, "LBP Overall");
-    m.ruler_128k = all.number(a, "RULER 128K");
-    m.overall = all.number(a, "plasticity");
-    m.first = all.number(a, "ap_first_20%");
-    m.last = all.number(a, "ap_last_20%");
-    m.drop = all.number(a, "ap_drop");
-    m.bias = all.number(a, "bias_strength");
-    m.deciles = deciles.numbers(deciles.row(m.name));
-    if (const auto s = scored.row_of(m.name)) {
-      m.r_k = scored.number(*s, "abs_r_k_a");
-      m.r_q = scored.number(*s, "abs_r_q_a");
-      m.plane = scored.number(*s, "plane var");
+/// A row for each length of each model's scores, with changes from the shortest in percent and the decile there.
+named_table table_of(const std::string& name, const std::vector<length_scores>& scores, const published& p) {
+  named_table t{.name = name, .rows = {}};
+  auto &benchmark = t.columns["benchmark"], &model = t.columns["model"];
+  benchmark.is_text = model.is_text = true;
+  for (const auto& s : scores) {
+    const auto deciles = p.numbers("models[" + s.model + "].deciles");
+    const double captured = p.number("models[" + s.model + "].captured");
+    for (std::size_t i = 0; i < s.length.size(); ++i) {
+      t.rows.push_back(length_words(s.length[i]));
+      benchmark.printed.push_back({s.benchmark});
+      model.printed.push_back({s.model});
+      t.columns["length"].numbers.push_back(s.length[i]);
+      t.columns["score"].numbers.push_back(s.score[i]);
+      t.columns["plasticity"].numbers.push_back(s.plasticity[i]);
+      t.columns["score_change"].numbers.push_back(100 * (s.score[i] / s.score[0] - 1));
+      t.columns["plasticity_change"].numbers.push_back(100 * (s.plasticity[i] / s.plasticity[0] - 1));
+      t.columns["decile"].numbers.push_back(decile_ending(deciles, captured, s.length[i]));
     }
-    if (const auto name = capitals.find(m.name); name != capitals.end()) {
-      const auto r = rotation.row(name->second);
-      m.alpha_k = rotation.number(r, "abs_alpha_k");
-      m.r_k = rotation.number(r, "abs_r_k_a");
-      m.r_q = rotation.number(r, "abs_r_q_a");
-      m.separation = rotation.number(r, "sep_str");
-      m.plane = rotation.number(r, "plane_var");
-    }
-    if (const auto q = quintiles.row_of(m.name)) {
-      m.quintiles = quintiles.numbers(*q);
-      m.quintile_drop = quintiles.number(*q, "ap_drop");
-    }
-    if (const auto b = bins.row_of(m.name)) {
-      m.bins = bins.bins(*b);
-      m.bins_drop = bins.number(*b, "total drop");
-    }
-    models.push_back(std::move(m));
   }
-  return models;
-}
-
-std::vector<checkpoint> read_checkpoints(const std::filesystem::path& folder) {
-  const named_table trajectory(folder, "table5_smollm3_trajectory.csv"), contexts(folder, "table5_2_checkpoints.csv"),
-      pretraining(folder, "table6_smollm3_pretraining_positions.csv"),
-      extension(folder, "table7_smollm3_extension_positions.csv");
-  require(contexts.rows() == trajectory.rows(), "table5_2_checkpoints.csv: expected ", trajectory.rows(), " rows, not ",
-          contexts.rows());
-  std::vector<checkpoint> checkpoints;
-  for (std::size_t i = 0; i < trajectory.rows(); ++i) {
-    checkpoint c;
-    c.phase = trajectory.name(i);
-    c.name = trajectory.text(i, "Checkpoint");
-    require(contexts.name(i) == c.phase && contexts.text(i, "Checkpoint") == c.name, "table5_2_checkpoints.csv: row ",
-            i + 1, " must be ", c.phase, ' ', c.name);
-    c.context = contexts.number(i, "context");
-    c.bias = trajectory.number(i, "bias_str");
-    c.alpha_k = trajectory.number(i, "abs_alpha_k");
-    c.r_k = trajectory.number(i, "abs_r_k_a");
-    c.separation = trajectory.number(i, "sep_str");
-    c.plane = trajectory.number(i, "plane_var");
-    c.overall = trajectory.number(i, "ap_overall");
-    c.first = trajectory.number(i, "ap_first_20%");
-    c.last = trajectory.number(i, "ap_last_20%");
-    c.drop = trajectory.number(i, "ap_drop");
-    // The profiles' tables say "lc 4K→32K 20K" for phase "LC 4K→32K", checkpoint "step 20K".
-    const bool extended = c.extension();
-    const auto& table = extended ? extension : pretraining;
-    const auto name = extended ? "lc" + c.phase.substr(2) + c.name.substr(c.name.find(' ')) : c.name;
-    if (const auto row = table.row_of(name)) c.profile = table.bins(*row);
-    checkpoints.push_back(std::move(c));
-  }
-  return checkpoints;
-}
-
-/// Scores that the thesis lacks, a row per length, ascending within a model.
-void read_more_scores(const std::filesystem::path& folder, published& p) {
-  const named_table more(folder, "scores_by_length.csv");
-  for (std::size_t i = 0; i < more.rows(); ++i) {
-    const auto& benchmark = more.text(i, "benchmark");
-    if (i == 0 || more.name(i) != p.measured.back().model || benchmark != p.measured.back().benchmark)
-      p.measured.push_back({benchmark, p.find(more.name(i)).name, {}, {}, {}});
-    auto& s = p.measured.back();
-    s.length.push_back(token_count(more.text(i, "length")));
-    s.score.push_back(more.number(i, "score"));
-    s.plasticity.push_back(unknown);
-  }
-}
-
-void read_scores(const std::filesystem::path& folder, published& p) {
-  const named_table ministral(folder, "table3_ministral3_14b_lbp_by_length.csv"), ruler(folder, "table8_ruler.csv"),
-      references(folder, "lbp_reference_models_by_length.csv");
-  length_scores own{
-      .benchmark = "LongBench-Pro", .model = "ministral3-14b", .length = {}, .score = {}, .plasticity = {}};
-  for (std::size_t i = 0; i < ministral.rows(); ++i) {
-    own.length.push_back(token_count(ministral.name(i)));
-    own.score.push_back(ministral.number(i, "LBP Score"));
-    own.plasticity.push_back(ministral.number(i, "Plasticity (matched bin)"));
-  }
-  p.measured.push_back(std::move(own));
-  for (std::size_t i = 0; i + 1 < ruler.rows(); i += 2) {  // a row of scores, one of plasticities
-    auto s = ruler.scores(i, "RULER");
-    std::transform(s.model.begin(), s.model.end(), s.model.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    if (s.model == "llama-3.1-8b") s.model = "llama3.1-8b";
-    s.plasticity = ruler.numbers(i + 1);
-    p.measured.push_back(std::move(s));
-  }
-  if (std::filesystem::exists(folder / "scores_by_length.csv")) read_more_scores(folder, p);
-  for (std::size_t i = 0; i < references.rows(); ++i) p.references.push_back(references.scores(i, "LongBench-Pro"));
-}
-
-void read_statements(const std::filesystem::path& folder, published& p) {
-  const named_table studies(folder, "studies.csv"), scored(folder, "table6_3_lbp.csv"),
-      changes(folder, "ruler_changes_llama3.1-8b.csv"), cross(folder, "smollm3_cross_model.csv"),
-      overlap(folder, "model_overlap.csv"), headline(folder, "headline_claims.csv");
-  for (std::size_t i = 0; i < studies.rows(); ++i)
-    p.studies.push_back({studies.name(i), studies.text(i, "checkpoint"), studies.number(i, "heads_drawn"),
-                         studies.number(i, "heads_with_rows"), studies.text(i, "base_weights") == "1",
-                         !studies.text(i, "sliding_window").empty()});
-  for (std::size_t i = 0; i < scored.rows(); ++i)
-    p.table_6_3.push_back({scored.name(i), scored.number(i, "LBP"), scored.number(i, "ap_overall"),
-                           scored.number(i, "ap_first_20%"), scored.number(i, "ap_last_20%"),
-                           scored.number(i, "ap_drop")});
-  for (std::size_t i = 0; i < changes.rows(); ++i)
-    p.ruler_changes.push_back(
-        {token_count(changes.name(i)), changes.number(i, "RULER change %"), changes.number(i, "Plasticity change %")});
-  for (std::size_t i = 0; i < cross.rows(); ++i)
-    p.cross_model.push_back({cross.name(i), cross.number(i, "ap_drop"), cross.number(i, "bias_strength"),
-                             token_count(cross.text(i, "Context trained"))});
-  for (std::size_t i = 0; i < overlap.rows(); ++i) p.models_in_benchmark += overlap.text(i, "Match") == "exact" ? 1 : 0;
-  for (const char* name : {"position-dominated heads", "Q-positional heads", "content-focused heads", "mixed heads"})
-    p.class_shares.push_back(headline.number(headline.row(name), "value"));
-  p.heads_analysed = headline.number(headline.row("heads analysed"), "value");
-  p.primacy_heads = headline.number(headline.row("heads with primacy bias"), "value");
+  return t;
 }
 
 }  // namespace
 
-double token_count(const std::string& text) {
+published::published(const std::filesystem::path& folder) {
+  const auto defined = read_csv(folder / "definitions.csv");
+  for (std::size_t i = 0; i < defined.rows(); ++i)
+    require(definitions_.emplace(defined.column("name")[i], defined.column("means")[i]).second,
+            "definitions.csv: the name ", defined.column("name")[i], " is there twice");
+  read_columns(folder);
+  read_scores(folder);
+}
+
+void published::read_columns(const std::filesystem::path& folder) {
+  const auto list = read_csv(folder / "columns.csv");
+  std::map<std::string, named_file> files;
+  std::map<std::string, std::vector<std::string>> keys;  // of each table's rows, which its first file names
+  for (std::size_t i = 0; i < list.rows(); ++i) {
+    const auto &name = list.column("table")[i], &kind = list.column("kind")[i], &path = list.column("file")[i];
+    const auto& file = files.try_emplace(path, folder, path).first->second;
+    auto& table = tables_.try_emplace(name, named_table{.name = name, .rows = file.names}).first->second;
+    const auto& rows = keys.try_emplace(name, file.keys()).first->second;
+    auto& column = table.columns[list.column("column")[i]];
+    const auto headers = file.headers(list.column("header")[i]);
+    column.file = path;
+    column.is_text = kind == "text";
+    if (kind == "profile") column.entries = headers;
+    column.printed.resize(rows.size());
+    for (std::size_t r = 0; r < rows.size(); ++r)
+      if (auto cells = file.cells(rows[r], headers); !cells.empty()) column.printed[r] = std::move(cells);
+  }
+  for (std::size_t i = 0; i < list.rows(); ++i) {
+    const auto &name = list.column("table")[i], &rows = list.column("rows")[i], &path = list.column("file")[i];
+    if (rows == "some") continue;
+    const auto& table = tables_.at(name);
+    const auto there = files.at(path).names.size();
+    require(!rows.empty() || there == table.rows.size(), path, ": there are ", there, " rows, not ", table.rows.size());
+    const auto needed = rows.empty() ? table.rows : texts(name + '[' + rows + "].name");
+    for (const auto& row : needed) {
+      const std::size_t at = std::find(table.rows.begin(), table.rows.end(), row) - table.rows.begin();
+      require(!table.columns.at(list.column("column")[i]).printed[at].empty(), path, ": there is no row ", row);
+    }
+  }
+}
+
+void published::read_scores(const std::filesystem::path& folder) {
+  const named_file ministral(folder, "table3_ministral3_14b_lbp_by_length.csv"), ruler(folder, "table8_ruler.csv"),
+      others(folder, "lbp_reference_models_by_length.csv");
+  const auto model = [&](const std::string& name) { return texts("models[" + name + "].name").front(); };
+  const auto add = [&](const std::string& benchmark, const std::string& name, double length, double score,
+                       double plasticity) {
+    auto& s = measured.back();
+    if (s.model.empty()) s.benchmark = benchmark, s.model = model(name);
+    s.length.push_back(length);
+    s.score.push_back(score);
+    s.plasticity.push_back(plasticity);
+  };
+  measured.emplace_back();
+  for (std::size_t i = 0; i < ministral.names.size(); ++i)
+    add("LongBench-Pro", "ministral3-14b", token_count(ministral.names[i]), ministral.number(i, "LBP Score"),
+        ministral.number(i, "Plasticity (matched bin)"));
+  for (std::size_t i = 0; i < ruler.names.size(); i += 2) {
+    const auto& metric = ruler.csv().column("Metric");
+    require(i + 1 < metric.size() && metric[i] == "RULER" && metric[i + 1] == "Plasticity",
+            "table8_ruler.csv: a row RULER and a row Plasticity must follow one another, for ", ruler.names[i]);
+    measured.emplace_back();
+    for (const auto& header : ruler.headers("4K to 128K"))
+      add("RULER", ruler.keys()[i], token_count(header), ruler.number(i, header.c_str()),
+          ruler.number(i + 1, header.c_str()));
+  }
+  require(!measured.front().length.empty(), "table3_ministral3_14b_lbp_by_length.csv has no rows");
+  tables_.emplace("lengths", table_of("lengths", measured, *this));
+  if (std::filesystem::exists(folder / "scores_by_length.csv")) {  // ascending within a model
+    const named_file more(folder, "scores_by_length.csv");
+    for (std::size_t i = 0; i < more.names.size(); ++i) {
+      const auto& benchmark = more.csv().column("benchmark")[i];
+      if (i == 0 || more.names[i] != more.names[i - 1] || benchmark != more.csv().column("benchmark")[i - 1])
+        measured.emplace_back();
+      add(benchmark, more.names[i], token_count(more.csv().column("length")[i]), more.number(i, "score"), unknown);
+    }
+  }
+  tables_.emplace("all_lengths", table_of("all_lengths", measured, *this));
+  for (std::size_t i = 0; i < others.names.size(); ++i) {
+    references.push_back({"LongBench-Pro", others.names[i], {}, {}, {}});
+    for (const auto& header : others.headers("8K to 256K")) {
+      references.back().length.push_back(token_count(header));
+      references.back().score.push_back(others.number(i, header.c_str()));
+      references.back().plasticity.push_back(unknown);
+    }
+  }
+}
+
+published published::with(named_table table) const {
+  published both;
+  both.tables_ = tables_;
+  both.definitions_ = definitions_;
+  both.tables_.insert_or_assign(table.name, std::move(table));
+  return both;
+}
+
+const named_table* published::table(std::string_view name) const {
+  const auto found = tables_.find(name);
+  return found == tables_.end() ? nullptr : &found->second;
+}
+
+const std::string* published::definition(std::string_view name) const {
+  const auto found = definitions_.find(name);
+  return found == definitions_.end() ? nullptr : &found->second;
+}
+
+double printed_number(std::string_view text, std::string_view where) {
+  const auto whole = text;
+  while (!text.empty() && (text.front() == '~' || text.front() == '+')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == '*' || text.back() == '%' || text.back() == 'x')) text.remove_suffix(1);
+  if (text.empty()) return unknown;
+  double value = 0;
+  const auto* const end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, value);
+  require(result.ec == std::errc() && result.ptr == end, where, ": expected a number, not \"", whole, '"');
+  return value;
+}
+
+double token_count(std::string_view text) {
   const bool thousands = !text.empty() && text.back() == 'K';
-  const double value = printed_number(thousands ? text.substr(0, text.size() - 1) : text, "a length in tokens");
+  const double value = printed_number(text.substr(0, text.size() - thousands), "a length in tokens");
   require(!std::isnan(value), "a length in tokens: expected a number or one with K, not \"", text, '"');
   return thousands ? 1024 * value : value;
 }
@@ -255,37 +234,22 @@ std::string length_words(double tokens) {
   return (text.size() > 2 && text.substr(text.size() - 2) == ".0" ? text.substr(0, text.size() - 2) : text) + 'K';
 }
 
-const model& published::find(std::string_view name) const {
-  for (const auto& m : models)
-    if (m.name == name) return m;
-  fail("the published tables hold no model ", name);
+std::string trimmed(double value, int digits) {
+  auto text = significant(value, digits);
+  if (text.find('.') == std::string::npos || text.find('e') != std::string::npos) return text;
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text;
 }
 
-const checkpoint& published::find_checkpoint(std::string_view phase, std::string_view name) const {
-  for (const auto& c : checkpoints)
-    if (c.phase == phase && c.name == name) return c;
-  fail("the published tables hold no checkpoint ", phase, ' ', name);
-}
-
-std::vector<model> published::family(std::string_view name, bool predecessors) const {
-  return where(models, [&](const model& m) { return m.family == name && (m.primary || predecessors); });
-}
-
-std::vector<model> published::primary() const {
-  return where(models, [](const model& m) { return m.primary; });
-}
-
-std::vector<model> published::scored() const {
-  return where(models, [](const model& m) { return !std::isnan(m.lbp); });
-}
-
-published read_published(const std::filesystem::path& folder) {
-  published p;
-  p.models = read_models(folder);
-  p.checkpoints = read_checkpoints(folder);
-  read_scores(folder, p);
-  read_statements(folder, p);
-  return p;
+std::string listed(const std::vector<double>& values, int digits) {
+  if (values.size() > 6) {
+    const auto [low, high] = std::minmax_element(values.begin(), values.end());
+    return trimmed(*low, digits) + " to " + trimmed(*high, digits) + " (" + std::to_string(values.size()) + ")";
+  }
+  std::string text;
+  for (const double v : values) text += (text.empty() ? "" : ", ") + trimmed(v, digits);
+  return text;
 }
 
 }  // namespace qkgeom::examples::thesis

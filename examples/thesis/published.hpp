@@ -3,51 +3,31 @@
 
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "qkgeom/report/head_report.hpp"
 
 namespace qkgeom::examples::thesis {
 
 inline constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
-/// Mean plasticity over query positions in [from, to), tokens.
-struct position_bin {
-  double from = 0, to = 0, plasticity = unknown;
+/// A column of a table, as printed or as numbers; empty texts and NaN are unknown.
+struct table_column {
+  std::string file{};                               ///< where its cells stand
+  bool is_text = false;                             ///< of words, not of numbers
+  std::vector<std::string> entries{};               ///< of a profile: what each entry of a row is called
+  std::vector<std::vector<std::string>> printed{};  ///< by row, an entry or all of a profile; empty: no such row
+  std::vector<double> numbers{};                    ///< by row, in place of printed text
+
+  std::size_t width() const { return entries.empty() ? 1 : entries.size(); }
 };
 
-/// One of the 13 models of the cross-model study, means over its heads; NaN: not published.
-struct model {
-  std::string name, family;     ///< family: Mistral, Qwen or Llama, predecessors included
-  bool primary = true;          ///< one of the 11 of chapter 6, not a predecessor
-  double parameters = unknown;  ///< billions
-  double layers = unknown;
-  double claimed = unknown, captured = unknown;  ///< context, tokens
-  double lbp = unknown, ruler_128k = unknown;    ///< benchmark scores, percent
-  double overall = unknown, first = unknown, last = unknown, drop = unknown;
-  double bias = unknown, alpha_k = unknown;  ///< per token
-  double r_k = unknown, r_q = unknown, separation = unknown, plane = unknown;
-  std::vector<double> deciles, quintiles;  ///< plasticity; empty: not published
-  double quintile_drop = unknown;          ///< as printed beside the quintiles
-  std::vector<position_bin> bins;          ///< 0-8K ... 64K-128K
-  double bins_drop = unknown;              ///< as printed beside the bins
-
-  double bias_context() const { return bias * captured; }
-};
-
-/// One of the ten SmolLM3 checkpoints.
-struct checkpoint {
-  std::string phase, name;
-  double context = unknown;  ///< tokens
-  double bias = unknown, alpha_k = unknown, r_k = unknown, separation = unknown, plane = unknown;
-  double overall = unknown, first = unknown, last = unknown, drop = unknown;
-  std::vector<position_bin> profile;  ///< empty: not published
-
-  bool extension() const { return phase.rfind("LC", 0) == 0; }
-  double bias_context() const { return bias * context; }
-  double alpha_context() const { return alpha_k * context; }
+/// Named rows with named columns.
+struct named_table {
+  std::string name;
+  std::vector<std::string> rows;
+  std::map<std::string, table_column, std::less<>> columns{};
 };
 
 /// Scores of one model on one benchmark by document length, with the plasticity printed beside them.
@@ -56,77 +36,55 @@ struct length_scores {
   std::vector<double> length, score, plasticity;  ///< tokens; percent; NaN: not printed
 };
 
-/// The weights and heads of the thesis' protocol.
-struct study {
-  std::string model, checkpoint;
-  double heads_drawn = 0, heads_with_rows = 0;
-  bool base_weights = true, sliding_window = false;
+struct captured_model;
+struct value;
+
+/// The tables of the thesis and its notes, which expressions read; data/README.md describes their language.
+class published {
+ public:
+  /// Reads the files that columns.csv of the folder lists, the scores by length, and the names that definitions.csv
+  /// gives to expressions. Throws `error` that names the file and the missing row or column.
+  explicit published(const std::filesystem::path& folder);
+
+  /// What an expression gives. Throws `error` that shows the expression and what is wrong with it.
+  value evaluate(std::string_view expression) const;
+  std::vector<double> numbers(std::string_view expression) const;
+  double number(std::string_view expression) const;                              ///< of an expression that gives one
+  std::vector<std::vector<double>> profiles(std::string_view expression) const;  ///< by row
+  std::vector<std::string> texts(std::string_view expression) const;
+  /// A text in which {EXPRESSION} or {EXPRESSION:FORMAT} is replaced by its value.
+  std::string words(std::string_view text) const;
+  /// The same once for each row that the expressions in it give, which may name columns of `rows`. Unknown is empty.
+  std::vector<std::string> words_by_row(std::string_view text, const std::string& rows = {}) const;
+
+  /// The same tables and another one, without captures.
+  published with(named_table table) const;
+  const named_table* table(std::string_view name) const;
+  const std::string* definition(std::string_view name) const;
+
+  std::vector<length_scores> measured{}, references{};
+  const std::vector<captured_model>* captures = nullptr;  ///< what --captures gives, if anything
+
+ private:
+  published() = default;
+  void read_columns(const std::filesystem::path& folder);
+  void read_scores(const std::filesystem::path& folder);
+
+  std::map<std::string, named_table, std::less<>> tables_{};
+  std::map<std::string, std::string, std::less<>> definitions_{};
 };
 
-/// A row of table 6.3.
-struct scored_row {
-  std::string model;
-  double lbp, overall, first, last, drop;
-};
-
-/// The heads of one of the thesis' models, from a capture of the user's.
-struct captured_model {
-  std::string name;
-  model_report report;
-};
-
-/// The tables of the thesis and its notes, as files of a folder.
-struct published {
-  std::vector<model> models;
-  std::vector<checkpoint> checkpoints;  ///< in training order
-  std::vector<length_scores> measured, references;
-  std::vector<study> studies;
-  std::vector<scored_row> table_6_3;
-  struct change {
-    double length, score, plasticity;
-  };
-  std::vector<change> ruler_changes;  ///< percent, as printed
-  struct compared {
-    std::string model;
-    double drop, bias, context;
-  };
-  std::vector<compared> cross_model;  ///< the note's SmolLM3 comparison
-  double models_in_benchmark = 0;     ///< of the 11, from the note's overlap table
-  std::vector<double> class_shares;   ///< percent, 6.1.1
-  double heads_analysed = unknown, primacy_heads = unknown;
-  std::vector<captured_model> captures;  ///< empty unless --captures gives some
-
-  const model& find(std::string_view name) const;
-  const checkpoint& find_checkpoint(std::string_view phase, std::string_view name) const;
-  /// Models of a family; those outside the 11 of chapter 6 only with `predecessors`.
-  std::vector<model> family(std::string_view name, bool predecessors = false) const;
-  std::vector<model> primary() const;
-  std::vector<model> scored() const;  ///< the 7 with a LongBench-Pro score
-};
-
-/// Reads the folder's tables. Throws `error` that names the file and the missing row or column.
-published read_published(const std::filesystem::path& folder);
-
+/// Parses a printed number; drops the footnote star and "~", "+", "%", "x". Empty is NaN. Throws `error` naming
+/// `where`.
+double printed_number(std::string_view text, std::string_view where);
 /// Parses a length: "8K" is 8192, "1.5K" 1536, "256" 256. Throws `error` at any other text.
-double token_count(const std::string& text);
+double token_count(std::string_view text);
 /// Writes a length: "8K", "89.6K", "256".
 std::string length_words(double tokens);
 
-/// One member of each row.
-template <class Row, class Value>
-std::vector<Value> column(const std::vector<Row>& rows, Value Row::*member) {
-  std::vector<Value> values;
-  for (const auto& row : rows) values.push_back(row.*member);
-  return values;
-}
-/// f(row) of each row.
-template <class Row, class Function>
-auto each(const std::vector<Row>& rows, const Function& f) {
-  std::vector<decltype(f(rows.front()))> values;
-  for (const auto& row : rows) values.push_back(f(row));
-  return values;
-}
-
-inline std::vector<std::string> families_of(const std::vector<model>& models) { return column(models, &model::family); }
+/// `significant` without trailing zeros.
+std::string trimmed(double value, int digits = 4);
+/// Up to six numbers as text, else the smallest, the largest and the count.
+std::string listed(const std::vector<double>& values, int digits = 4);
 
 }  // namespace qkgeom::examples::thesis

@@ -10,10 +10,11 @@
 #include "examples/common/labels.hpp"
 #include "examples/common/terminal.hpp"
 #include "qkgeom/io/csv.hpp"
-#include "qkgeom/io/progress.hpp"
-#include "qkgeom/report/estimate_columns.hpp"
+#include "qkgeom/io/program.hpp"
+#include "qkgeom/io/rope_config.hpp"
+#include "qkgeom/io/what_if.hpp"
+#include "qkgeom/report/columns.hpp"
 #include "qkgeom/rotary/embedding.hpp"
-#include "qkgeom/rotary/what_if.hpp"
 #include "qkgeom/stats/association.hpp"
 #include "qkgeom/stats/interval.hpp"
 
@@ -172,13 +173,8 @@ void write_check_table(const std::filesystem::path& path, const prediction& p) {
   for (std::size_t f = 0; f < p.check.factors.size(); ++f)
     for (std::size_t i = 0; i < carried_numbers.size(); ++i) {
       const auto row = row_of(p.captured.report, p.check.miss[f], i);
-      csv.add(p.check.factors[f]).add(carried_numbers[i].name).add(static_cast<index_t>(row.heads)).add(row.actual);
-      csv.add(row.actual + row.miss)
-          .add(row.miss)
-          .add(row.rms)
-          .add(row.correlation)
-          .add(share_of(p.check.same_class[f]));
-      csv.end_row();
+      csv.row(p.check.factors[f], carried_numbers[i].name, row.heads, row.actual, row.actual + row.miss, row.miss,
+              row.rms, row.correlation, share_of(p.check.same_class[f]));
     }
   csv.commit();
 }
@@ -203,11 +199,10 @@ void write_actual_table(const std::filesystem::path& path, const prediction& p) 
                         "correlation_captured", "in_interval", "same_class", "same_class_captured"});
   for (std::size_t i = 0; i < carried_numbers.size(); ++i) {
     const auto row = actual_row_of(p, i);
-    csv.add(carried_numbers[i].name).add(static_cast<index_t>(row.predicted.heads));
-    csv.add(row.captured.actual + row.captured.miss).add(row.predicted.actual + row.predicted.miss);
-    csv.add(row.predicted.actual).add(row.predicted.rms).add(row.predicted.correlation).add(row.captured.correlation);
-    csv.add(row.inside).add(share_of(p.against_actual.same_class[0]));
-    csv.add(share_of(p.against_actual.same_class[1])).end_row();
+    csv.row(carried_numbers[i].name, row.predicted.heads, row.captured.actual + row.captured.miss,
+            row.predicted.actual + row.predicted.miss, row.predicted.actual, row.predicted.rms,
+            row.predicted.correlation, row.captured.correlation, row.inside, share_of(p.against_actual.same_class[0]),
+            share_of(p.against_actual.same_class[1]));
   }
   csv.commit();
 }
@@ -300,7 +295,7 @@ prediction predict(const arguments& a, const analysis_options& options, const wh
   const auto source = open_captures(a);
   const auto& manifest = source.manifest();
   const index_t from = manifest.context_length, to = wanted_context(manifest, choice.context);
-  require(options.bucket_edges.empty(), "what_if scales the query buckets: give --bucket-size, not --bucket-edges");
+  require(options.bucket_edges.empty(), "qkgeom what-if scales the query buckets: give --bucket-size, not --bucket-edges");
   const rotary_change as_it_is{.keep_first = choice.keep_first, .seed = a.seed};
   auto change = as_it_is;
   change.context_length = to;

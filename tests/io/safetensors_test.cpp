@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "qkgeom/io/json.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace qkgeom {
@@ -106,9 +107,6 @@ TEST_F(Safetensors, EveryDtypeIsMeasured) {
   EXPECT_EQ(file.at("x").bytes, 2u);
   EXPECT_EQ(file.at("z").bytes, 3u);
   EXPECT_QKGEOM_ERROR("tensor x must have dtype F32, not F4", file.values<float>("x"));
-  EXPECT_THAT(refusal('{' + entry("x", "F4", "[3]", "[0,2]") + '}', "ab"), HasSubstr("12 bits, which are no whole"));
-  EXPECT_THAT(refusal('{' + entry("x", "F4", "[2]", "[0,2]") + '}', "ab"), HasSubstr("needs 1 bytes"));
-  EXPECT_THAT(refusal('{' + entry("x", "F7", "[2]", "[0,2]") + '}', "ab"), HasSubstr("has the unknown dtype \"F7\""));
 }
 
 TEST_F(Safetensors, SkipsUnknownFields) {
@@ -125,8 +123,6 @@ TEST_F(Safetensors, SkipsUnknownFields) {
     EXPECT_EQ(file.at("y").bytes, 1u) << more;
   };
   for (const char* more : {"1", "\"dtype\"", "null", "[]", "[[1],{}]", "{}", R"({"dtype":[]})"}) last(more);
-  EXPECT_THAT(refusal(R"({"x":{"note":1},)" + entry("y", "U8", "[1]", "[0,1]") + '}', "a"),
-              HasSubstr("tensor \"x\" has no dtype"));
 }
 
 TEST_F(Safetensors, RefusesWhatIsNoSafetensorsFile) {
@@ -144,60 +140,16 @@ TEST_F(Safetensors, RefusesWhatIsNoSafetensorsFile) {
   EXPECT_QKGEOM_ERROR("No such file", safetensors_file(folder / "none"));
 }
 
-TEST_F(Safetensors, RefusesADamagedHeader) {
-  EXPECT_THAT(refusal("[]"), HasSubstr("no JSON object"));
-  EXPECT_THAT(refusal("{\"x\""), HasSubstr("not valid JSON at byte"));
-  EXPECT_THAT(refusal("{} x"), HasSubstr("not valid JSON at byte"));
+/// Lines of a header, as text where it is no JSON that can be written, the data behind it, and words of the refusal.
+TEST_F(Safetensors, RefusesDamagedHeadersAndLyingOffsets) {
+  for (const json& line : read_json(QKGEOM_TEST_DATA "/refused-safetensors.json")) {
+    const std::string header = line[0].is_string() ? line[0].get<std::string>() : line[0].dump();
+    EXPECT_THAT(refusal(header, line[1]), HasSubstr(line[2].get<std::string>())) << line;
+  }
   EXPECT_THAT(refusal("{\"\xff\":1}"), HasSubstr("not valid JSON at byte"));
-  EXPECT_THAT(refusal(std::string("{} \0{\"x\":1}", 11)), HasSubstr("not valid JSON at byte 4, which is NUL"));
   EXPECT_THAT(refusal("{\"" + std::string(5000, 'x') + "\":1}"), HasSubstr("a name of 5000 bytes, more than the 4096"));
-  EXPECT_THAT(refusal(R"({"x":1})"), HasSubstr("entry \"x\" is a number instead of an object"));
-  EXPECT_THAT(refusal(R"({"x":null})"), HasSubstr("null"));
-  EXPECT_THAT(refusal(R"({"__metadata__":{"a":1}})"),
-              HasSubstr("metadata field \"a\" is a number instead of a string"));
-  EXPECT_THAT(refusal(R"({"__metadata__":{"a":{}}})"), HasSubstr("metadata field \"a\" is an object"));
-  EXPECT_THAT(refusal(R"({"__metadata__":{"a":"","a":""}})"), HasSubstr("twice"));
-  EXPECT_THAT(refusal(R"({"x":{"dtype":"U8","shape":[1]}})"), HasSubstr("tensor \"x\" has no data_offsets"));
-  EXPECT_THAT(refusal(R"({"x":{"shape":[1],"data_offsets":[0,1]}})"), HasSubstr("has no dtype"));
-  EXPECT_THAT(refusal(R"({"x":{"dtype":"U8","data_offsets":[0,1]}})"), HasSubstr("has no shape"));
-  EXPECT_THAT(refusal(R"({"x":{"dtype":"U8","dtype":"U8"}})"), HasSubstr("two fields dtype"));
-  EXPECT_THAT(refusal(R"({"x":{"dtype":8}})"), HasSubstr("dtype of tensor \"x\" holds a number"));
-  EXPECT_THAT(refusal(R"({"x":{"shape":{}}})"), HasSubstr("shape of tensor \"x\" holds an object"));
-  EXPECT_THAT(refusal(R"({"x":{"shape":[[1]]}})"), HasSubstr("shape of tensor \"x\" holds a list"));
-  EXPECT_THAT(refusal(R"({"x":{"shape":[-1]}})"), HasSubstr("negative"));
-  EXPECT_THAT(refusal(R"({"x":{"shape":[1.5]}})"), HasSubstr("fraction"));
   EXPECT_THAT(refusal(R"({"x":{"y":)" + std::string(100000, '[')), HasSubstr("nested too deeply"));
-  EXPECT_THAT(refusal('{' + entry("x", "U8", "[1]", "[0,1]") + ',' + entry("x", "U8", "[1]", "[0,1]") + '}', "a"),
-              HasSubstr("names \"x\" twice"));
-  EXPECT_THAT(refusal('{' + entry("x", "U8", "[1]", "[0]") + '}', "a"), HasSubstr("two entries, not 1"));
-  EXPECT_THAT(refusal('{' + entry("x", "U8", "[1]", "[0,1,2]") + '}', "a"), HasSubstr("more than two"));
   EXPECT_THAT(refusal(R"({"a\n\u001b[31m)" + std::string(4000, 'x') + R"(":1})"), HasSubstr("entry \"a??[31mxxx"));
-  std::string ones = "[1";
-  for (int i = 0; i < 100; ++i) ones += ",1";
-  EXPECT_THAT(refusal('{' + entry("x", "U8", ones + ']', "[0,1]") + '}', "a"), HasSubstr("more than 64 axes"));
-}
-
-TEST_F(Safetensors, RefusesLyingOffsets) {
-  const auto one = [](const std::string& shape, const std::string& offsets, const std::string& data) {
-    return refusal('{' + entry("x", "F32", shape, offsets) + '}', data);
-  };
-  EXPECT_THAT(one("[1]", "[0,4]", "abc"), HasSubstr("cut short"));
-  EXPECT_THAT(one("[1]", "[4,0]", "abcd"), HasSubstr("lies at bytes 4 to 0"));
-  EXPECT_THAT(one("[1]", "[0,18446744073709551615]", "abcd"), HasSubstr("lies at bytes"));
-  EXPECT_THAT(one("[1]", "[0,18446744073709551616]", "abcd"), HasSubstr("holds a fraction"));
-  EXPECT_THAT(one("[2]", "[0,4]", "abcd"), HasSubstr("needs 8 bytes, but its data_offsets span 4"));
-  EXPECT_THAT(one("[4611686018427387904]", "[0,0]", ""), HasSubstr("too large to exist"));
-  EXPECT_THAT(one("[4294967296,4294967296]", "[0,0]", ""), HasSubstr("too large to exist"));
-  EXPECT_THAT(one("[9223372036854775807,2]", "[0,4]", "abcd"), HasSubstr("too large to exist"));
-  EXPECT_THAT(one("[9223372036854775808]", "[0,4]", "abcd"), HasSubstr("the shape of tensor"));
-  EXPECT_THAT(one("[1]", "[0,4]", "abcdx"), HasSubstr("end at byte 4 of 5"));
-  EXPECT_THAT(one("[1]", "[1,5]", "xabcd"), HasSubstr("leaves a hole after byte 0"));
-  const auto two = [](const std::string& a, const std::string& b, const std::string& data) {
-    return refusal('{' + entry("x", "U8", "[4]", a) + ',' + entry("y", "U8", "[4]", b) + '}', data);
-  };
-  EXPECT_THAT(two("[0,4]", "[2,6]", "abcdef"), HasSubstr("inside the tensor before it"));
-  EXPECT_THAT(two("[0,4]", "[0,4]", "abcd"), HasSubstr("inside the tensor before it"));
-  EXPECT_THAT(two("[5,9]", "[0,4]", "abcdefghi"), HasSubstr("leaves a hole after byte 4"));
 }
 
 TEST_F(Safetensors, RefusesToWriteWhatDoesNotFit) {

@@ -11,7 +11,7 @@
 
 namespace qkgeom::test {
 
-constexpr int buckets = 10, documents = 4;
+constexpr int hand_buckets = 10, hand_documents = 4;
 
 /// Ten buckets of a hundred tokens; document e of head h has `value(h, b, e)` in bucket b over 5 + e pairs, `left_out`
 /// excepted.
@@ -23,14 +23,14 @@ inline model_report hand_report(int heads, const std::function<double(int, int, 
     head.q_head = h % 2;
     head.rope = h % 4 < 2;
     plasticity_profile_result p{"diagonal", false, {}, {}, {}};
-    for (int e = 0; e < documents; ++e)
+    for (int e = 0; e < hand_documents; ++e)
       if (e != left_out) p.documents.push_back(20 + e);
-    for (int b = 0; b < buckets; ++b) {
+    for (int b = 0; b < hand_buckets; ++b) {
       profile_bucket out;
       out.start = 100 * b;
       out.end = out.start + 100;
       out.queries = 7 + b;
-      for (int e = 0; e < documents; ++e) {
+      for (int e = 0; e < hand_documents; ++e) {
         if (e == left_out) continue;
         const double pairs = b == 0 ? 0 : 5.0 + e;
         out.document_sum.push_back(pairs * value(h, b, e));
@@ -53,9 +53,9 @@ inline double scattered(int h, int b, int e) {
 
 inline double jackknife_by_hand(const std::function<double(int)>& without) {
   double mean = 0, square = 0;
-  for (int e = 0; e < documents; ++e) mean += without(e) / documents;
-  for (int e = 0; e < documents; ++e) square += (without(e) - mean) * (without(e) - mean);
-  return std::sqrt(square * (documents - 1) / documents);
+  for (int e = 0; e < hand_documents; ++e) mean += without(e) / hand_documents;
+  for (int e = 0; e < hand_documents; ++e) square += (without(e) - mean) * (without(e) - mean);
+  return std::sqrt(square * (hand_documents - 1) / hand_documents);
 }
 
 }  // namespace qkgeom::test

@@ -10,8 +10,8 @@
 #include "qkgeom/geometry/rotation.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/profile.hpp"
+#include "qkgeom/plasticity/summary.hpp"
 #include "qkgeom/report/geometry_errors.hpp"
-#include "qkgeom/report/summary.hpp"
 #include "qkgeom/sampling/heads.hpp"
 
 namespace qkgeom {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "qkgeom/context/context.hpp"
-#include "qkgeom/io/capture_manifest.hpp"
+#include "qkgeom/rotary/turn.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 #include "qkgeom/stats/moments.hpp"
 

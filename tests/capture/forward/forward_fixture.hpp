@@ -54,13 +54,11 @@ inline std::unique_ptr<forward_pass> on_the_cpu(const decoder_description& d, co
   return cpu_forward_pass(d, model, type, last_layer, pool);
 }
 
-/// Runs the fixture's ids and picks its positions; q and k of every layer as (heads, positions, head_dim).
-inline named_tensors run_fixture(const forward_fixture& f, const decoder_description& description, compute_type type,
-                                 const forward_pass_factory& make = on_the_cpu, int threads = 2) {
-  const safetensors_file fixture = f.open();
-  const auto ids = f.ids();
-  const auto positions = fixture.values<std::int32_t>("position");
-  const checkpoint model(f.folder);
+/// Runs `ids` through a model and picks positions; q and k of every layer as (heads, positions, head_dim).
+inline named_tensors rows_of(const std::filesystem::path& folder, const decoder_description& description,
+                             token_span ids, const std::vector<std::int32_t>& positions, compute_type type,
+                             const forward_pass_factory& make = on_the_cpu, int threads = 2) {
+  const checkpoint model(folder);
   thread_pool pool(threads);
   const auto pass = make(description, model, type, description.n_layers() - 1, pool);
   named_tensors out;
@@ -74,6 +72,14 @@ inline named_tensors run_fixture(const forward_fixture& f, const decoder_descrip
                  }
                });
   return out;
+}
+
+/// `rows_of` the fixture's ids at its positions.
+inline named_tensors run_fixture(const forward_fixture& f, const decoder_description& description, compute_type type,
+                                 const forward_pass_factory& make = on_the_cpu, int threads = 2) {
+  const safetensors_file fixture = f.open();
+  const auto positions = fixture.values<std::int32_t>("position");
+  return rows_of(f.folder, description, f.ids(), {positions.begin(), positions.end()}, type, make, threads);
 }
 
 template <class T>

@@ -14,14 +14,12 @@
 #include "capture/text/tokenizer.hpp"
 #include "qkgeom/io/safetensors.hpp"
 #include "tests/capture/capture_fixture.hpp"
-#include "tests/capture/gguf/converted_gguf.hpp"
-#include "tests/common/data_files.hpp"
+#include "tests/capture/gguf/gguf_fixture.hpp"
 
 namespace {
 
 using namespace qkgeom;
-using test::converted;
-using test::family_folder;
+using test::loaded_gguf;
 using test::written_gguf;
 namespace fs = std::filesystem;
 
@@ -54,60 +52,57 @@ TEST(gguf_blocks, have_the_bits_of_the_reference) {
   EXPECT_QKGEOM_ERROR("type 999 of ggml is not known", find_block_type(999));
 }
 
-/// A file with one tensor (2, 4), and what `change` makes of it.
-template <class Change>
-std::string refusal_of(const Change& change) {
+/// The sentence with which a file of these bytes is refused; empty if it is read.
+std::string refusal_of(const std::string& bytes) {
   const test::scratch_folder folder;
-  written_gguf w;
-  w.keys = {{"general.architecture", "llama"}, {"list", json::array({1, 2})}};
-  w.tensors = {{"a", {2, 4}, "F32", std::vector<float>(8, 1)}};
-  std::string bytes;
-  if constexpr (std::is_invocable_v<Change, written_gguf&>) {
-    change(w);
-    bytes = w.bytes();
-  } else {
-    bytes = w.bytes();
-    change(bytes);
-  }
   test::put(folder / "f.gguf", bytes);
   try {
     gguf_file file(folder / "f.gguf");
-    return {};
   } catch (const error& e) {
     return e.what();
   }
+  return {};
 }
 
 TEST(gguf_file, reads_what_was_written_and_believes_nothing_else) {
-  const auto says = [](const std::string& message, const char* words) {
-    EXPECT_NE(message.find(words), message.npos) << message << " does not say '" << words << "'";
+  const written_gguf right{.keys = {{"general.architecture", "llama"}, {"list", {1, 2}}},
+                           .tensors = {{"a", {2, 4}, "F32", std::vector<float>(8, 1)}}};
+  struct file {
+    void (*change)(written_gguf&);
+    const char* words;
   };
-  EXPECT_EQ(refusal_of([](written_gguf&) {}), "");
-  EXPECT_EQ(refusal_of([](written_gguf& w) { w.version = 2; }), "");
-  EXPECT_EQ(refusal_of([](written_gguf& w) {
-              w.keys.emplace_back("general.alignment", 256);
-              w.alignment = 256;
-            }),
-            "");
-  says(refusal_of([](written_gguf& w) { w.magic = "GGUG"; }), "is not a GGUF file");
-  says(refusal_of([](written_gguf& w) { w.version = 1; }), "GGUF version 1 is not supported");
-  says(refusal_of([](written_gguf& w) { w.version = 3u << 16; }), "big-endian");
-  says(refusal_of([](written_gguf& w) { w.keys.emplace_back("list", "again"); }), "there twice");
-  says(refusal_of([](written_gguf& w) { w.keys.emplace_back("", 1); }), "is empty or there twice");
-  says(refusal_of([](written_gguf& w) { w.tensors.push_back(w.tensors[0]); }), "tensor a is there twice");
-  says(refusal_of([](written_gguf& w) { w.keys.emplace_back("general.alignment", 33); }), "not a power of two");
-  says(refusal_of([](written_gguf& w) { w.tensors[0] = {"q", {1, 8}, "Q8_0", {}}; }), "not whole blocks of 32");
-  says(refusal_of([](std::string& s) {
-         s.pop_back();
-         s.resize(s.size() - 32);
-       }),
-       "it may be cut short");
+  for (const auto& [change, words] :
+       std::vector<file>{{[](auto&) {}, ""},
+                         {[](auto& w) { w.version = 2; }, ""},
+                         {[](auto& w) { w.keys.emplace_back("general.alignment", w.alignment = 256); }, ""},
+                         {[](auto& w) { w.magic = "GGUG"; }, "is not a GGUF file"},
+                         {[](auto& w) { w.version = 1; }, "GGUF version 1 is not supported"},
+                         {[](auto& w) { w.version = 3u << 16; }, "big-endian"},
+                         {[](auto& w) { w.keys.emplace_back("list", "again"); }, "there twice"},
+                         {[](auto& w) { w.keys.emplace_back("", 1); }, "is empty or there twice"},
+                         {[](auto& w) { w.tensors.push_back(w.tensors[0]); }, "tensor a is there twice"},
+                         {[](auto& w) { w.keys.emplace_back("general.alignment", 33); }, "not a power of two"},
+                         {[](auto& w) {
+                            w.tensors[0] = {"q", {1, 8}, "Q8_0", {}};
+                          },
+                          "not whole blocks of 32"}}) {
+    auto w = right;
+    change(w);
+    const std::string said = refusal_of(w.bytes());
+    EXPECT_TRUE(*words ? said.find(words) != said.npos : said.empty()) << said << " does not say '" << words << "'";
+  }
+  const std::string whole = right.bytes();
+  EXPECT_NE(refusal_of(whole.substr(0, whole.size() - 33)).find("it may be cut short"), std::string::npos);
   // Every way to cut the file short is refused, and so are counts that do not fit.
-  for (std::size_t n = 0; n < 96; ++n) EXPECT_NE(refusal_of([&](std::string& s) { s.resize(n); }), "") << n;
-  for (const std::size_t at : {8, 16}) says(refusal_of([&](std::string& s) { s[at + 6] = 1; }), "fit");
+  for (std::size_t n = 0; n < 96; ++n) EXPECT_NE(refusal_of(whole.substr(0, n)), "") << n;
+  const auto with = [&](std::size_t at, char x) {
+    auto bytes = whole;
+    bytes[at] = x;
+    return refusal_of(bytes);
+  };
+  for (const std::size_t at : {8, 16}) EXPECT_NE(with(at + 6, 1).find("fit"), std::string::npos);
   for (std::size_t at = 4; at < 160; ++at)
-    for (const char x : {'\0', '\x7f', '\xff'})
-      refusal_of([&](std::string& s) { s[at] = x; });  // ends, whatever it says
+    for (const char x : {'\0', '\x7f', '\xff'}) with(at, x);  // ends, whatever it says
 }
 
 TEST(gguf_file, numbers_of_keys_have_any_type_of_gguf) {
@@ -124,7 +119,7 @@ TEST(gguf_file, numbers_of_keys_have_any_type_of_gguf) {
       EXPECT_EQ(metadata_of(w), (json{{"n", is_signed ? -100 : 100}, {"list", {1, 2}}, {"x", 0.25}})) << type;
     }
   }
-  auto model = converted(family_folder("qwen3"), "qwen3", "F32");
+  auto model = loaded_gguf("qwen3");
   const auto config_of = [&] {
     test::put(folder / "f.gguf", model.bytes());
     return gguf_model(folder / "f.gguf").config();
@@ -134,71 +129,33 @@ TEST(gguf_file, numbers_of_keys_have_any_type_of_gguf) {
     EXPECT_EQ(config_of(), config) << model.integer_type;
 }
 
-TEST(gguf_model, tensors_are_those_of_its_safetensors) {
-  struct family {
-    fs::path folder;
-    std::string architecture;
-  };
-  for (const auto& f :
-       {family{data / "llama-tiny", "llama"}, family{family_folder("smollm3"), "smollm3"},
-        family{family_folder("qwen2"), "qwen2"}, family{family_folder("qwen3"), "qwen3"},
-        family{family_folder("olmo2"), "olmo2"}, family{family_folder("gemma3-text"), "gemma3"},
-        family{family_folder("ministral3"), "mistral3"}, family{family_folder("glm"), "chatglm"},
-        family{family_folder("glm4"), "glm4"}, family{family_folder("gpt-neox"), "gptneox"},
-        family{family_folder("qwen3-moe"), "qwen3moe"}, family{test::bundled / "stage1-step-1000", "smollm3"}})
-    for (const std::string type : {"F32", "F16", "Q8_0"}) {
-      const test::scratch_folder scratch;
-      const auto written = converted(f.folder, f.architecture, type);
-      test::put(scratch / "model.bin", written.bytes());  // known by its magic
-      const checkpoint before(f.folder), after(scratch / "model.bin");
-      const gguf_model model(scratch / "model.bin");
-      index_t tensors = 0;  // of transformers' own
-      for (const auto& t : written.tensors) tensors += t.shape.size() == 3 ? t.shape[0] : t.name != "rope_freqs.weight";
-      ASSERT_EQ(static_cast<index_t>(model.tensors().size()), tensors);
-      for (const auto& t : model.tensors()) {
-        const auto& shape = t.tensor.shape;
-        const index_t width = shape.size() > 1 ? shape[1] : 1, half = shape[0] / 2;
-        std::vector<float> a(static_cast<std::size_t>(shape[0] * width)), b = a;
-        before.read(t.name, shape, 0, shape[0], false, a.data());
-        after.read(t.name, shape, half, shape[0] - half, false, b.data() + half * width);
-        after.read(t.name, shape, 0, half, false, b.data());
-        const std::string stored = t.tensor.type->name;
-        for (std::size_t i = 0; i < a.size(); ++i) {
-          float block = 0;
-          for (std::size_t j = i / 32 * 32; stored == "Q8_0" && j < i / 32 * 32 + 32; ++j)
-            block = std::max(block, std::abs(a[j]));
-          const float bound = stored == "F32"   ? t.plus * 6e-8f
-                              : stored == "F16" ? std::abs(a[i]) / 2048 + 6e-8f
-                                                : block * 0.0045f;
-          ASSERT_NEAR(a[i], b[i], bound) << f.architecture << ' ' << stored << ' ' << t.name << ' ' << i;
-        }
-      }
-      EXPECT_EQ(read_description(model.config()).layers.size(),
-                read_json(f.folder / "config.json")["num_hidden_layers"].get<std::size_t>());
-    }
-}
-
 TEST(gguf_model, a_capture_is_that_of_its_safetensors) {
   const test::scratch_folder folder;
-  const fs::path checkpoint_folder = test::bundled / "stage1-step-1000";
-  test::put(folder / "kjv.gguf", converted(checkpoint_folder, "smollm3", "F32").bytes());
-  test::write_books(folder / "books.jsonl", 2);
+  fs::create_directories(folder / "original");
+  test::write_original("llama3", folder / "original");
+  fs::copy(test::gguf_fixture("llama3"), folder / "tiny.gguf");
+  json vocabulary;
+  for (int i = 0; i < 26; ++i) vocabulary[std::string(1, static_cast<char>('a' + i))] = i + 3;
+  test::put(folder / "tokenizer.json",
+            json{{"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", json::array()}}}}.dump());
+  test::put(folder / "a.txt", "thequickbrownfoxjumpsoverthelazydog");
+  test::put(folder / "b.txt", "waltznymphforquickjigsvexbud");
   capture_options options;
-  options.inputs.tokenizer = test::bundled / "tokenizer.json";
-  options.inputs.jsonl = folder / "books.jsonl";
+  options.inputs.tokenizer = folder / "tokenizer.json";
+  options.inputs.text = {folder / "a.txt", folder / "b.txt"};
   options.selection.max_length = 64;
   options.selection.sampler.kind = sampler_kind::all;
+  options.model.compute = compute_type::f32;
   std::ostringstream notes;
-  for (const auto& [model, out] : {std::pair{checkpoint_folder, "a"}, {folder / "kjv.gguf", "b"}}) {
+  for (const auto& [model, out] : {std::pair{folder / "original", "a"}, {folder / "tiny.gguf", "b"}}) {
     options.model.path = model;
     options.run.out = folder / out;
     run_capture(options, notes);
   }
   const json manifest = read_json(folder / "b" / "manifest.json");
-  EXPECT_EQ(manifest["gguf"]["file"], "kjv.gguf");
-  EXPECT_EQ(manifest["model"]["name"], "kjv");
-  EXPECT_GT(manifest["gguf"]["types"]["F32"].get<int>(), 50);
-  EXPECT_EQ(manifest["model"]["config_sha256"], sha256().add(gguf_model(folder / "kjv.gguf").config().dump()).hex());
+  EXPECT_EQ(manifest["gguf"]["file"], "tiny.gguf");
+  EXPECT_EQ(manifest["gguf"]["types"], (json{{"F16", 23}, {"F32", 8}}));
+  EXPECT_EQ(manifest["model"]["config_sha256"], sha256().add(gguf_model(folder / "tiny.gguf").config().dump()).hex());
   const safetensors_file a(folder / "a" / "shard-00000.safetensors"), b(folder / "b" / "shard-00000.safetensors");
   ASSERT_FALSE(a.tensors().empty());
   for (const auto& t : a.tensors()) {
@@ -210,7 +167,7 @@ TEST(gguf_model, a_capture_is_that_of_its_safetensors) {
 
 TEST(gguf_model, its_metadata_are_a_config_json) {
   const test::scratch_folder folder;
-  auto w = converted(family_folder("mistral"), "llama", "F32");
+  auto w = loaded_gguf("mistral");
   w.keys.emplace_back("llama.rope.scaling.type", "yarn");
   w.keys.emplace_back("llama.rope.scaling.factor", 4.0);
   w.keys.emplace_back("llama.rope.scaling.original_context_length", 64);
@@ -242,7 +199,7 @@ TEST(gguf_model, its_metadata_are_a_config_json) {
   EXPECT_QKGEOM_ERROR("llama.rope.freq_base_swa, another base", rope_with(w, {{"freq_base_swa", 2 * d.rope.theta}}));
 
   // A factor without a type is of a linear scaling, and old files have another key for it.
-  const auto unscaled = converted(family_folder("mistral"), "llama", "F32");
+  const auto unscaled = loaded_gguf("mistral");
   const auto turns = rope_with(unscaled, {}).inv_freq;
   for (const auto& [keys, factor] :
        {std::pair<std::vector<std::pair<std::string, json>>, float>{{{"scaling.factor", 4.0}}, 4.0f},
@@ -253,7 +210,7 @@ TEST(gguf_model, its_metadata_are_a_config_json) {
     EXPECT_EQ(rope_with(unscaled, keys).inv_freq.back(), turns.back() / factor) << factor;
 
   // Llama 3's scaling is a list of divisors.
-  auto divided = converted(family_folder("mistral"), "llama", "F32");
+  auto divided = loaded_gguf("mistral");
   const auto half = d.rope.inv_freq.size();
   divided.tensors.push_back({"rope_freqs.weight", {static_cast<index_t>(half)}, "F32", std::vector<float>(half, 1)});
   divided.tensors.back().values.back() = 8;
@@ -279,37 +236,36 @@ TEST(gguf_model, its_metadata_are_a_config_json) {
 /// What a file says nothing about because its architecture settles it.
 TEST(gguf_model, its_architecture_settles_what_no_key_says) {
   const test::scratch_folder folder;
-  const auto description_of = [&](const std::string& family, const std::string& architecture,
-                                  const std::vector<std::string>& without = {}) {
-    auto w = converted(family_folder(family), architecture, "F32");
-    for (const auto& key : without)
-      std::erase_if(w.keys, [&](const auto& k) { return k.first == architecture + '.' + key; });
+  const auto description_with = [&](const written_gguf& w) {
     test::put(folder / "m.gguf", w.bytes());
     return read_description(gguf_model(folder / "m.gguf").config());
   };
-  const auto gemma = description_of("gemma2", "gemma2", {"attention.scale", "attention.sliding_window"});
+  const auto description_of = [&](const char* name, const std::vector<std::string>& without = {}) {
+    auto w = loaded_gguf(name);
+    for (const auto& key : without) std::erase_if(w.keys, [&](const auto& k) { return k.first.ends_with('.' + key); });
+    return description_with(w);
+  };
+  const auto gemma = description_of("gemma2", {"attention.scale", "attention.sliding_window"});
   EXPECT_NEAR(gemma.score_scale.value(), 1 / std::sqrt(20.0), 1e-12);
   EXPECT_EQ(gemma.layers[0].window, 4096);
   EXPECT_FALSE(gemma.layers[1].window);
-  const auto silent = description_of("qwen3", "qwen3",
-                                     {"attention.key_length", "attention.value_length", "attention.head_count_kv",
-                                      "rope.dimension_count", "rope.freq_base"});
-  EXPECT_EQ(silent.head_dim, 48 / 6);
-  EXPECT_EQ(silent.key_heads, 6);
-  EXPECT_EQ(silent.rope.rotary_dim, 8);
+  const auto silent = description_of("qwen3", {"attention.key_length", "attention.value_length",
+                                               "attention.head_count_kv", "rope.dimension_count", "rope.freq_base"});
+  EXPECT_EQ(silent.head_dim, 8 / 4);
+  EXPECT_EQ(silent.key_heads, 4);
+  EXPECT_EQ(silent.rope.rotary_dim, 2);
   EXPECT_EQ(silent.rope.theta, 10000);
-  const auto exaone = description_of("exaone4", "exaone4", {"attention.sliding_window"});
+  const auto exaone = description_of("exaone4", {"attention.sliding_window"});
   for (const auto& l : exaone.layers) EXPECT_TRUE(l.rope && !l.window);  // the smaller model
   // Gemma 3 as Ollama's own converter writes it.
-  auto ollama = converted(family_folder("gemma3-text"), "gemma3", "F32");
+  auto ollama = loaded_gguf("gemma3-text");
   std::erase_if(ollama.keys, [](const auto& k) {
     return k.first.starts_with("gemma3.rope.") || k.first.ends_with("epsilon") || k.first.ends_with("context_length");
   });
   const auto of_ollama = [&](const std::vector<std::pair<std::string, json>>& keys) {
     auto w = ollama;
     for (const auto& [key, value] : keys) w.keys.emplace_back("gemma3." + key, value);
-    test::put(folder / "m.gguf", w.bytes());
-    return read_description(gguf_model(folder / "m.gguf").config());
+    return description_with(w);
   };
   const auto small = of_ollama({{"context_length", 32768}});
   EXPECT_EQ(small.norm_eps, 1e-6);
@@ -324,20 +280,25 @@ TEST(gguf_model, its_architecture_settles_what_no_key_says) {
       of_ollama({{"context_length", 131072}, {"attention.layer_norm_rms_epsilon", 1e-5}});
   EXPECT_EQ(converted_by_llama_cpp.rope.inv_freq[0], 1);
   // HunYuan's alpha is in the base already, or a key of its own.
-  auto hunyuan = converted(family_folder("hunyuan-dense"), "hunyuan-dense", "F32");
-  const double base = description_of("hunyuan-dense", "hunyuan-dense").rope.theta;
+  auto hunyuan = loaded_gguf("hunyuan-dense");
+  const double base = description_of("hunyuan-dense").rope.theta;
   hunyuan.keys.emplace_back("hunyuan-dense.rope.scaling.alpha", 2.0);
-  test::put(folder / "m.gguf", hunyuan.bytes());
-  EXPECT_DOUBLE_EQ(read_description(gguf_model(folder / "m.gguf").config()).rope.theta, base * std::pow(2, 20.0 / 18));
-  // The layers that slide may be named by numbers in place of truth values.
-  auto slides = converted(family_folder("gemma3-text"), "gemma3", "F32");
-  for (auto& [key, value] : slides.keys)
-    if (key == "gemma3.attention.sliding_window_pattern") value = {1, 0, 1};
-  test::put(folder / "m.gguf", slides.bytes());
-  EXPECT_EQ(gguf_model(folder / "m.gguf").config()["layer_types"],
-            (json{"sliding_attention", "full_attention", "sliding_attention"}));
-  const auto oss = description_of("gpt-oss", "gpt-oss");
-  const auto of_config = read_description(read_json(family_folder("gpt-oss") + "/config.json"));
+  EXPECT_DOUBLE_EQ(description_with(hunyuan).rope.theta, base * std::pow(2, 20.0 / 18));
+  // The layers that slide may be listed, by truth values or numbers.
+  for (const auto& [name, architecture] : {std::pair{"gemma3-text", "gemma3"}, {"cohere2", "cohere2"}})
+    for (const json& pattern : {json{true, false, true}, json{1, 0, 1}}) {
+      auto slides = loaded_gguf(name);
+      slides.keys.emplace_back(std::string(architecture) + ".attention.sliding_window_pattern", pattern);
+      const auto layers = description_with(slides).layers;
+      for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(layers[i].window.has_value(), i != 1) << name;
+    }
+  // A layer without a router has a feed-forward of its own.
+  auto mixed = loaded_gguf("qwen3-moe");
+  std::erase_if(mixed.tensors, [](const auto& t) { return t.name == "blk.1.ffn_gate_inp.weight"; });
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(description_with(mixed).layers[i].experts, i != 1);
+  const auto oss = description_of("gpt-oss");
+  test::write_original("gpt-oss", folder.path());
+  const auto of_config = read_description(read_json(folder / "config.json"));
   EXPECT_EQ(oss.rope.inv_freq, of_config.rope.inv_freq);  // YaRN between bounds that are no whole dimensions
   EXPECT_EQ(oss.layers[0].window, 32);
   EXPECT_FALSE(oss.layers[1].window);
@@ -347,7 +308,7 @@ TEST(gguf_model, its_architecture_settles_what_no_key_says) {
 
 TEST(gguf_model, is_found_by_file_folder_and_in_ollamas_store) {
   const test::scratch_folder folder;
-  const std::string bytes = converted(data / "llama-tiny", "llama", "F32").bytes();
+  const std::string bytes = loaded_gguf("llama3").bytes();
   test::put(folder / "m-00001-of-00002.gguf", bytes);
   EXPECT_QKGEOM_ERROR("m-00002-of-00002.gguf is missing", gguf_model(folder / "m-00001-of-00002.gguf"));
   fs::create_directories(folder / "one");
@@ -386,7 +347,7 @@ TEST(gguf_model, is_found_by_file_folder_and_in_ollamas_store) {
 
 TEST(gguf_model, a_split_set_is_one_model) {
   const test::scratch_folder folder;
-  const auto whole = converted(data / "llama-tiny", "llama", "F32");
+  const auto whole = loaded_gguf("llama3");
   const auto half = static_cast<std::ptrdiff_t>(whole.tensors.size() / 2);
   written_gguf first = whole, second;
   second.integer_type = 2;  // u16, as llama.cpp has them
@@ -417,7 +378,7 @@ TEST(gguf_model, a_split_set_is_one_model) {
 
 TEST(gguf_model, its_tokenizer_cuts_and_merges_as_its_keys_say) {
   const test::scratch_folder folder;
-  auto w = converted(data / "llama-tiny", "llama", "F32");
+  auto w = loaded_gguf("llama3");
   json tokens = json::array({"<s>", "h", "i", "hi", "1", "2", "\u0120", "\u0120hi"});
   w.keys.emplace_back("tokenizer.ggml.model", "gpt2");
   w.keys.emplace_back("tokenizer.ggml.tokens", tokens);

@@ -13,7 +13,7 @@
 
 #include "capture/forward/products/tiles.hpp"
 #include "capture/job/protocol.hpp"
-#include "tests/capture/gguf/converted_gguf.hpp"
+#include "tests/capture/gguf/gguf_fixture.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace qkgeom {
@@ -88,11 +88,13 @@ std::size_t pages_in_memory(const std::filesystem::path& path, std::size_t first
 }
 
 TEST_F(estimate, a_gguf_file_is_planned_from_its_header_alone) {
-  const auto checkpoint_folder = std::filesystem::path(QKGEOM_EXAMPLE_DATA) / "kjv-smollm3" / "stage1-step-1000";
+  const auto original = folder / "original";
+  std::filesystem::create_directory(original);
+  test::write_original("qwen3", original);
   const auto plan_of = [&](const std::filesystem::path& model) {
     capture_options o;
     o.model.path = model;
-    o.model.name = "kjv";
+    o.model.name = "tiny";
     o.run.threads = 2;
     o.statistics.loss = true;
     std::ostringstream text;
@@ -100,13 +102,13 @@ TEST_F(estimate, a_gguf_file_is_planned_from_its_header_alone) {
     return text.str();
   };
   // Where the tensors' values should be there is a hole.
-  const std::string bytes = test::converted(checkpoint_folder, "smollm3", "F32").bytes();
-  constexpr std::size_t header = 1 << 16;
-  ASSERT_LT(bytes.rfind("output_norm.weight"), header);
+  const std::string bytes = test::loaded_gguf("qwen3", "F32").bytes();
+  constexpr std::size_t header = 1 << 13;
+  ASSERT_LT(bytes.rfind(".weight"), header);
   const auto file = folder / "m.gguf";
   test::put(file, bytes.substr(0, header));
   std::filesystem::resize_file(file, bytes.size());
-  EXPECT_EQ(plan_of(file), plan_of(checkpoint_folder));
+  EXPECT_EQ(plan_of(file), plan_of(original));
   EXPECT_EQ(pages_in_memory(file, header), 0u);
   std::filesystem::resize_file(file, bytes.size() - 1);
   EXPECT_THAT(test::message_of([&] { plan_of(file); }), HasSubstr("the file ends within tensor"));

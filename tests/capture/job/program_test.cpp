@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <fstream>
+#include <numeric>
 #include <thread>
 
 #include "qkgeom/io/safetensors.hpp"
@@ -27,7 +27,7 @@ TEST_F(capture_program, help_and_bad_options_have_their_status) {
   write_documents(1);
   const auto refused = [&](const std::vector<std::string>& a) {
     const std::string text = this->refused(a);
-    EXPECT_THAT(text, ::testing::StartsWith("qkgeom-capture: "));
+    EXPECT_THAT(text, ::testing::StartsWith("qkgeom capture: "));
     EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
     return text;
   };
@@ -40,7 +40,7 @@ TEST_F(capture_program, help_and_bad_options_have_their_status) {
     return a;
   };
   EXPECT_EQ(run({"--version"}), 0);
-  EXPECT_THAT(log(), ::testing::MatchesRegex("qkgeom-capture [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+  EXPECT_THAT(log(), ::testing::MatchesRegex("qkgeom capture [0-9]+\\.[0-9]+\\.[0-9]+\n"));
   refused({});
   refused({"--model", data, "--out", "o"});
   EXPECT_THAT(refused(with({"--sampler", "best"})), HasSubstr("best"));
@@ -67,19 +67,13 @@ TEST_F(capture_program, check_ends_with_status_1_where_layers_disagree) {
     const auto ids = qwen.ids();
     std::vector<tensor_to_write> tensors{
         {"ids", "I32", {static_cast<index_t>(ids.size())}, std::as_bytes(std::span(ids))}};
-    const checkpoint weights(qwen.folder);
-    thread_pool pool(1);
     const auto d = qwen.description();
-    const auto pass = cpu_forward_pass(d, weights, compute_type::f32, d.n_layers() - 1, pool);
+    std::vector<std::int32_t> positions(ids.size());
+    std::iota(positions.begin(), positions.end(), 0);
     named_tensors rows;
-    run_document(*pass, ids, rope_stage::post,
-                 [&](index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
-                   for (const auto& [name, x] : {std::pair{"q.", q}, std::pair{"k.", k}})
-                     for (index_t h = 0; h < x.heads; ++h)
-                       for (index_t t = 0; t < x.rows; ++t)
-                         for (index_t c = 0; c < x.dim; ++c)
-                           rows[name + std::to_string(layer)].push_back(factor * x.head(h).row(t)[c]);
-                 });
+    for (const auto& [name, values] : rows_of(qwen.folder, d, ids, positions, compute_type::f32))
+      for (const float x : values)  // layer.N.q becomes q.N
+        rows[name.substr(name.size() - 1) + '.' + name.substr(6, name.size() - 8)].push_back(factor * x);
     for (const auto& [name, values] : rows)
       tensors.push_back({name,
                          "F32",

@@ -25,7 +25,7 @@ inline std::size_t count(const std::string& text, const std::string& what) {
 template <class Figure>
 std::string drawn(const Figure& figure) {
   const scratch_folder folder;
-  draw(figure, folder / "figure");
+  examples::draw(figure, folder / "figure");
   EXPECT_GT(std::filesystem::file_size(folder / "figure.png"), 1000u);
   EXPECT_EQ(folder.names().size(), 2u) << "a temporary file was left";
   return get(folder / "figure.svg");

@@ -57,7 +57,7 @@ TEST(heterogeneity, each_number_is_that_of_the_heads_values) {
 TEST(heterogeneity, convergence_and_errors_are_those_of_reports_without_a_document) {
   const auto whole = heterogeneity(hand_report(8, scattered))[0];
   std::vector<heterogeneity_result> less;
-  for (int e = 0; e < documents; ++e) less.push_back(heterogeneity(hand_report(8, scattered, e))[0]);
+  for (int e = 0; e < hand_documents; ++e) less.push_back(heterogeneity(hand_report(8, scattered, e))[0]);
   const auto error_of = [&](auto&& part) { return jackknife_by_hand([&](int e) { return part(less[e]).value; }); };
   const auto check = [&](auto&& part) { EXPECT_NEAR(part(whole).error, error_of(part), 1e-12); };
   check([](const auto& r) { return r.buckets[4].mean; });

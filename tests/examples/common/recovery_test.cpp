@@ -57,7 +57,7 @@ TEST(recovery, needs_two_standard_errors_of_its_rise_and_its_fall) {
   // The error by hand: documents weigh 5, 6, 7, 8; the difference of two deciles of other parity moves by 2 noise.
   const auto mean_without = [](int left_out) {
     double sum = 0, weight = 0;
-    for (int e = 0; e < documents; ++e) {
+    for (int e = 0; e < hand_documents; ++e) {
       if (e == left_out) continue;
       sum += (5 + e) * (bumpy(6, e, 0.003) - bumpy(3, e, 0.003));
       weight += 5 + e;
@@ -98,7 +98,7 @@ TEST(recovery, is_written_for_groups_layers_and_heads) {
 TEST(recovery, is_not_sure_where_one_document_alone_has_pairs) {
   auto report = hand_report(1, [](int, int b, int) { return b == 5 ? 0.9 : b < 3 ? 0.5 : b < 8 ? 0.3 : 0.2; });
   for (auto& b : report.heads[0].profiles[0].buckets) {
-    for (std::size_t e = 1; e < documents; ++e) b.document_sum[e] = b.document_weight[e] = 0;
+    for (int e = 1; e < hand_documents; ++e) b.document_sum[e] = b.document_weight[e] = 0;
     set_mean_and_error(b);
   }
   const auto found = recovery(report)[0].mean;

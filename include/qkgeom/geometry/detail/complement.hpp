@@ -98,8 +98,8 @@ inline double length_of_sum(const std::vector<double>& re, const std::vector<dou
   return std::abs(sum);
 }
 
-/// The omega of the largest |mean exp(i(angle - omega t))| and that resultant: the largest on the grid, then Brent's
-/// method within one grid step. `order` (rows) permutes positions.
+/// The omega of the largest |mean exp(i(angle - omega t))| and that resultant: the largest on the grid, then the
+/// largest of nine within one grid step, then Brent's method near it. `order` (rows) permutes positions.
 inline std::pair<double, double> best_turn(const position_grid& positions, const double* re, const double* im,
                                            const std::vector<std::size_t>& order) {
   std::vector<double> x(positions.grid.size()), y(positions.grid.size());
@@ -112,11 +112,16 @@ inline std::pair<double, double> best_turn(const position_grid& positions, const
   const auto [most, k] = positions.grid.largest(x, y);
   constexpr double turn = 2 * std::numbers::pi;
   const double omega = positions.grid.frequency(k), step = turn / static_cast<double>(positions.grid.size());
+  const auto length = [&](double steps) { return length_of_sum(sum_re, sum_im, omega + steps * step); };
+  std::pair<double, double> best{0, most};  // steps from the grid's frequency, and the length there
+  const auto keep = [&](double steps, double here) {
+    if (here > best.second) best = {steps, here};
+  };
+  for (int quarter = -4; quarter <= 4; ++quarter) keep(0.25 * quarter, length(0.25 * quarter));
   const auto [steps, negative] = boost::math::tools::brent_find_minima(
-      [&](double s) { return -length_of_sum(sum_re, sum_im, omega + s * step); }, -1.0, 1.0, 26);
-  const auto n = static_cast<double>(order.size());
-  if (-negative <= most) return {std::remainder(omega, turn), most / n};
-  return {std::remainder(omega + steps * step, turn), -negative / n};
+      [&](double s) { return -length(s); }, std::max(-1.0, best.first - 0.25), std::min(1.0, best.first + 0.25), 26);
+  keep(steps, -negative);
+  return {std::remainder(omega + best.first * step, turn), best.second / static_cast<double>(order.size())};
 }
 
 /// The turn of one side in one plane; `key` tells the permutations of planes, sides and heads apart.

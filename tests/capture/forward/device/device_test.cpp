@@ -18,7 +18,6 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
-#include "qkgeom/io/csv.hpp"
 #include "tests/capture/capture_fixture.hpp"
 #include "tests/capture/forward/compared_passes.hpp"
 #include "tests/capture/forward/device/host_device.hpp"
