@@ -96,9 +96,8 @@ class layer_steps {
     device_->rows(c.rows, turn_of(c, layer, weights));
   }
 
-  /// The attention of a document's rows to all keys so far, with the changes of heads. `softmax`: see attention_call.
-  void attend(const chunk& c, const layer_description& layer, const layer_type& weights, const changes_type& changes,
-              const measured_softmax* softmax) {
+  /// The attention of a document's rows to all keys so far, with the changes of heads.
+  void attend(const chunk& c, const layer_description& layer, const layer_type& weights, const changes_type& changes) {
     const decoder_description& d = description_;
     if (layer.delta) return run_delta(c, weights);
     const head_shape heads = d.heads_of(layer);
@@ -126,8 +125,7 @@ class layer_steps {
                                  std::min(layer.window.value_or(capacity), capacity),
                                  d.score_scale.value_or(1 / std::sqrt(static_cast<double>(heads.head_dim))),
                                  d.score_cap,
-                                 d.sinks ? weights.sinks.data() : nullptr,
-                                 softmax};
+                                 d.sinks ? weights.sinks.data() : nullptr};
     if (layer.chunk)
       attend_chunks(call, keys, *layer.chunk);
     else

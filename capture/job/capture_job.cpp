@@ -30,7 +30,6 @@ capture_job::capture_job(const job_setup& setup)
     statistics_.emplace(writer_.manifest(), setup.model,
                         grid_of(setup.manifest, options_.statistics.loss ? "loss" : "softmax"),
                         options_.statistics.softmax, options_.statistics.loss);
-  takes_softmax_ = options_.statistics.softmax && setup_.forward.takes_softmax(*statistics_);
   auto settings = setup.manifest;
   settings.extra.update(part_fields(options_.run.part, setup.manifest, cut_));
   state_.settings = manifest_text(settings);
@@ -264,9 +263,13 @@ void capture_job::run_batch(std::size_t first, const std::vector<std::vector<std
   const auto count = static_cast<index_t>(ids.size());
   const index_t more = static_cast<index_t>(cut_.shards[shard_].second - first) - count;
   if (statistics_) statistics_->add_documents(count, more);
-  if (options_.statistics.softmax && !takes_softmax_) {
-    sinks.measured = [&](index_t layer) { return statistics_->measured(layer); };
-    sinks.softmax = [&](std::size_t i, index_t layer, const attention_sums& sums) { statistics_->add(i, layer, sums); };
+  if (options_.statistics.softmax) {
+    sinks.measured = [&](std::size_t i, index_t layer) {
+      return statistics_->measured(document(i) + options_.inputs.skip, static_cast<index_t>(ids[i].size()), layer);
+    };
+    sinks.softmax = [&](std::size_t i, index_t layer, const softmax_request& what, index_t at, const auto& measures) {
+      statistics_->add(i, layer, what, at, measures);
+    };
   }
   if (options_.statistics.loss)
     sinks.losses = [&](std::size_t i, const token_predictions& found) { statistics_->add_losses(i, found.loss); };

@@ -81,7 +81,6 @@ class capture_job {
   std::optional<moment_store> moments_{};
   bool takes_moments_ = false;  // the forward pass fills the store itself
   std::optional<statistics_store> statistics_{};
-  bool takes_softmax_ = false;  // likewise
   resume_state state_;
   std::map<std::size_t, captured_shard> adopted_{};  // by number: of earlier runs
   std::map<std::size_t, captured_shard> own_{};      // of this process; on rank 0 those of earlier runs too

@@ -55,7 +55,7 @@ void add_statistics(capture_manifest& m, const statistics_options& o) {
   const index_t size = o.bucket_size > 0 ? o.bucket_size : m.usual_bucket_size();
   captured_buckets{"uniform", size}.edges(m.context_length);  // throws where they are too many
   if (o.moments) m.extra["moments"] = {{"bucket_size", size}};
-  if (o.softmax) m.extra["softmax"] = {{"bucket_size", size}};
+  if (o.softmax) m.extra["softmax"] = {{"bucket_size", size}, {"queries", o.softmax_queries}};
   if (o.loss) m.extra["loss"] = {{"bucket_size", size}};
 }
 

@@ -42,7 +42,8 @@ enum class draw : std::uint32_t {
   sign_flip = 12,
   probe = 13,
   stretched_position = 14,
-  stationary_key = 15
+  stationary_key = 15,
+  softmax_query = 16
 };
 
 /// A stateless stream of random numbers: entry i depends on (seed, document, layer, use, i) alone.
