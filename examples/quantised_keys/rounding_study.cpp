@@ -19,7 +19,7 @@
 #include "qkgeom/io/progress.hpp"
 #include "qkgeom/report/estimate_columns.hpp"
 #include "qkgeom/report/summary.hpp"
-#include "qkgeom/sampling/heads.hpp"
+#include "qkgeom/sampling/head_draw.hpp"
 #include "qkgeom/stats/association.hpp"
 
 namespace qkgeom::examples {

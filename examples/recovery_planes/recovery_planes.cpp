@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/rotary/embedding.hpp"
 #include "qkgeom/rotary/planes.hpp"
-#include "qkgeom/rotary/turn.hpp"
+#include "qkgeom/rotary/rotation_between.hpp"
 
 namespace {
 
@@ -47,8 +47,8 @@ qkgeom::planted_rows<float> rows_of(const qkgeom::captured_rope& rope, std::size
   head.mean_k[y] = size * std::sin(degrees * std::numbers::pi / 180);
   auto rows = qkgeom::plant<float>(head);
   for (std::size_t i = 0; i < rows.q_position.size(); ++i) {
-    qkgeom::rotary_turn(rope, rows.q_position[i])(&rows.q[i * dim]);
-    qkgeom::rotary_turn(rope, rows.k_position[i])(&rows.k[i * dim]);
+    qkgeom::vector_rotation(rope, rows.q_position[i])(&rows.q[i * dim]);
+    qkgeom::vector_rotation(rope, rows.k_position[i])(&rows.k[i * dim]);
   }
   return rows;
 }

@@ -15,7 +15,7 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/report/csv/head_csv.hpp"
 #include "tests/common/refusal.hpp"
 #include "tests/io/scratch.hpp"

@@ -8,7 +8,7 @@
 #include "capture/forward/attention/attention_blocks.hpp"
 #include "capture/forward/attention/softmax_blocks.hpp"
 #include "qkgeom/core/error.hpp"
-#include "qkgeom/sampling/heads.hpp"
+#include "qkgeom/sampling/head_draw.hpp"
 
 namespace qkgeom {
 namespace {

@@ -4,10 +4,10 @@
 #include <memory>
 #include <vector>
 
-#include "qkgeom/backend/detail/cpu/kernels.hpp"
+#include "qkgeom/backend/detail/cpu/primitives.hpp"
 #include "qkgeom/backend/detail/each_matrix.hpp"
 #include "qkgeom/context/context.hpp"
-#include "qkgeom/context/row_turns.hpp"
+#include "qkgeom/context/row_rotation.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 
@@ -83,11 +83,12 @@ class cpu_context {
   }
 
   /// y (n, heads, d) = x (n, heads, d), whose row i stood at position from[i], turned to position to[i]; `turns` is
-  /// turns_between (rotary/turn.hpp) of two rotary embeddings. Angles and products in f64; y is of float or double.
+  /// rotation_between (rotary/rotation_between.hpp) of two rotary embeddings. Angles and products in f64; y is of float
+  /// or double.
   template <class From, class To>
-  void turn_rows(const tensor_view<const From>& x, const vector_view<const std::int32_t>& from, const row_turns& turns,
-                 const vector_view<const std::int32_t>& to, const tensor_view<To>& y) {
-    const auto slot = turned_slot_of(x, from, turns, to, y, turns.planes.data());
+  void rotate_rows(const tensor_view<const From>& x, const vector_view<const std::int32_t>& from,
+                   const row_rotation& rotation, const vector_view<const std::int32_t>& to, const tensor_view<To>& y) {
+    const auto slot = rotated_slot_of(x, from, rotation, to, y, rotation.planes.data());
     for_each(x.rows, [&](index_t i) {
       for (index_t s = 0; s < slot.slots(); ++s) slot.at(i, s);
     });

@@ -13,7 +13,7 @@
 #include "qkgeom/backend/detail/launch/launch_observed.hpp"
 #include "qkgeom/backend/detail/launch/launch_pairs.hpp"
 #include "qkgeom/backend/detail/thrust/primitives.hpp"
-#include "qkgeom/backend/detail/thrust/scatter.hpp"
+#include "qkgeom/backend/detail/thrust/scatter_by_products.hpp"
 
 namespace qkgeom {
 
@@ -163,8 +163,8 @@ std::vector<pair_sums> cuda_context::empirical_pairs(const tensor_view<const T, 
                                                                 problems)();
 }
 
-/// The members of cuda_context for rows of T. A build of many programs may compile them once (.cmake/precompiled_cuda.cu)
-/// and define QKGEOM_PRECOMPILED_CUDA in every unit.
+/// The members of cuda_context for rows of T. A build of many programs may compile them once
+/// (.cmake/precompiled_cuda.cu) and define QKGEOM_PRECOMPILED_CUDA in every unit.
 #define QKGEOM_CUDA_MEMBERS(prefix, T)                                                                              \
   prefix template std::vector<side_moments> cuda_context::moments(                                                  \
       const char*, const tensor_view<const T, memory_space::device>&,                                               \

@@ -9,7 +9,7 @@
 
 #include "qkgeom/context/pair_problem.hpp"
 #include "qkgeom/context/row_moments.hpp"
-#include "qkgeom/context/row_turns.hpp"
+#include "qkgeom/context/row_rotation.hpp"
 #include "qkgeom/core/view.hpp"
 
 namespace qkgeom {
@@ -76,12 +76,12 @@ concept sums_pairs = requires(C& ctx, const tensor_view<const float, C::space>& 
   { ctx.empirical_pairs(x, x, keys, observed, precision) } -> std::same_as<std::vector<pair_sums>>;
 };
 
-/// Turns rows by rotary embeddings: see cpu_context::turn_rows. No analysis asks for it.
+/// Turns rows by rotary embeddings: see cpu_context::rotate_rows. No analysis asks for it.
 template <class C>
-concept turns_rows = requires(C& ctx, const tensor_view<const float, C::space>& x,
-                              const vector_view<const std::int32_t, C::space>& position, const row_turns& turns,
-                              const tensor_view<float, C::space>& y) {
-  ctx.turn_rows(x, position, turns, position, y);
+concept rotates_rows = requires(C& ctx, const tensor_view<const float, C::space>& x,
+                                const vector_view<const std::int32_t, C::space>& position, const row_rotation& rotation,
+                                const tensor_view<float, C::space>& y) {
+  ctx.rotate_rows(x, position, rotation, position, y);
 };
 
 /// Where an analysis runs. `C::space` is the memory of its views; the primitives take every element type as they take

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "qkgeom/context/context.hpp"
-#include "qkgeom/geometry/rotation.hpp"
+#include "qkgeom/geometry/planar_rotation.hpp"
 
 namespace qkgeom {
 
@@ -18,7 +18,7 @@ struct complement_options {
 };
 
 /// Rotation of one side (queries or keys) with position in a plane of the complement.
-struct plane_turn {
+struct plane_rotation {
   double frequency = 0;       ///< omega, radians per token, in (-pi, pi]
   double resultant = 0;       ///< |mean exp(i(angle - omega t))|; 1: the angle is linear in position
   double level = 0;           ///< largest resultant of the permutations
@@ -30,7 +30,7 @@ struct plane_turn {
 /// Two consecutive principal components of the complement.
 struct complement_plane {
   double variance_share = 0;  ///< share of the head's pooled variance
-  plane_turn q, k;            ///< the plane is oriented so that k.frequency >= 0
+  plane_rotation q, k;        ///< the plane is oriented so that k.frequency >= 0
 };
 
 /// The complement of the plane {a, b} (section 4.3.3).

@@ -11,7 +11,7 @@
 #include "qkgeom/core/buckets.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/json.hpp"
-#include "qkgeom/sampling/heads.hpp"
+#include "qkgeom/sampling/head_draw.hpp"
 
 namespace qkgeom {
 

@@ -21,7 +21,7 @@ inline phase_sums sums_of_phases(double w, index_t start, index_t count) {
   w = std::remainder(w, 2 * std::numbers::pi);  // tokens are whole: the same phases
   const auto n = static_cast<double>(count);
   const double centre = static_cast<double>(start) + 0.5 * (n - 1);
-  const std::complex<double> turn = std::polar(1.0, w * centre);
+  const std::complex<double> rotation = std::polar(1.0, w * centre);
   const double x = 0.5 * w;
   double sum = 0, derivative = 0;  // D and dD/dw
   if (std::abs(n * x) < 0.05) {
@@ -34,7 +34,7 @@ inline phase_sums sums_of_phases(double w, index_t start, index_t count) {
     sum = std::sin(n * x) / sx;
     derivative = 0.5 * (n * std::cos(n * x) - sum * std::cos(x)) / sx;
   }
-  return {turn * (sum / n), turn * std::complex<double>(0, -derivative)};
+  return {rotation * (sum / n), rotation * std::complex<double>(0, -derivative)};
 }
 
 }  // namespace qkgeom::detail

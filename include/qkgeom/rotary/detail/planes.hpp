@@ -11,7 +11,7 @@
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/rotary/planes.hpp"
-#include "qkgeom/rotary/turn.hpp"
+#include "qkgeom/rotary/rotation_between.hpp"
 
 namespace qkgeom {
 
@@ -115,10 +115,10 @@ std::vector<head_planes> planes_of(Context& ctx, const layer_view<T>& before, co
   const auto d = static_cast<std::size_t>(before.q.dim);
   require(2 * count <= d, "planes_of: the rotary embedding turns ", 2 * count, " coordinates of heads of ", d);
   std::vector<std::pair<std::size_t, std::size_t>> planes;
-  std::vector<bool> turned(d);
+  std::vector<bool> rotated(d);
   for (std::size_t p = 0; p < count; ++p) {
     planes.push_back(plane_of(*rope, p));
-    turned[planes[p].first] = turned[planes[p].second] = true;
+    rotated[planes[p].first] = rotated[planes[p].second] = true;
   }
   const double factor = rope ? rope->attention_factor * rope->attention_factor : 1;
   const auto pairs = detail::draw_row_pairs(before, options);
@@ -136,7 +136,7 @@ std::vector<head_planes> planes_of(Context& ctx, const layer_view<T>& before, co
     const auto q = detail::means_of<T>(head.q, planes), k = detail::means_of<T>(head.k, planes);
     double rest_of_means = 0;
     for (std::size_t c = 0; c < d; ++c)
-      if (!turned[c]) rest_of_means += q.mean[c] * k.mean[c];
+      if (!rotated[c]) rest_of_means += q.mean[c] * k.mean[c];
     std::vector<std::complex<double>> product;
     for (const auto& p : planes)
       product.push_back(detail::in_plane(q.mean, p) * std::conj(detail::in_plane(k.mean, p)));
@@ -148,13 +148,13 @@ std::vector<head_planes> planes_of(Context& ctx, const layer_view<T>& before, co
       const T *const x = head.q.row(pairs[i].q), *const y = head.k.row(pairs[i].k);
       part[count] = 0;
       for (std::size_t c = 0; c < d; ++c)
-        if (!turned[c]) part[count] += static_cast<double>(x[c]) * static_cast<double>(y[c]);
+        if (!rotated[c]) part[count] += static_cast<double>(x[c]) * static_cast<double>(y[c]);
       double score = part[count], predicted = rest_of_means;
       for (std::size_t p = 0; p < count; ++p) {
-        const auto turn = phase[i * count + p];
-        part[p] = (turn * detail::in_plane(x, planes[p]) * std::conj(detail::in_plane(y, planes[p]))).real();
+        const auto rotation = phase[i * count + p];
+        part[p] = (rotation * detail::in_plane(x, planes[p]) * std::conj(detail::in_plane(y, planes[p]))).real();
         score += part[p];
-        predicted += (turn * product[p]).real();
+        predicted += (rotation * product[p]).real();
       }
       auto& sum = sums[pairs[i].document];
       sum.n += 1;

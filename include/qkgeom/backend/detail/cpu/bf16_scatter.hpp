@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "qkgeom/backend/detail/cpu/scatter.hpp"
+#include "qkgeom/backend/detail/cpu/scatter_sum.hpp"
 #include "qkgeom/backend/detail/cpu/wide_rows.hpp"
 
 namespace qkgeom::cpu {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "qkgeom/backend/detail/cpu/pair_prepare.hpp"
-#include "qkgeom/backend/detail/cpu/simd.hpp"
+#include "qkgeom/backend/detail/cpu/simd_vectors.hpp"
 #include "qkgeom/backend/detail/pair_cells.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 

@@ -4,7 +4,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "qkgeom/backend/detail/cpu/simd.hpp"
+#include "qkgeom/backend/detail/cpu/simd_vectors.hpp"
 #include "qkgeom/context/pair_formula.hpp"
 
 namespace qkgeom::cpu {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "qkgeom/backend/detail/cpu/simd.hpp"
+#include "qkgeom/backend/detail/cpu/simd_vectors.hpp"
 #include "qkgeom/core/view.hpp"
 
 namespace qkgeom::cpu {

@@ -6,11 +6,11 @@
 #include <cstdint>
 
 #include "qkgeom/backend/cuda/resources.cuh"
-#include "qkgeom/backend/detail/tiles/team.hpp"
+#include "qkgeom/backend/detail/tiles/tile_team.hpp"
 
 namespace qkgeom::cuda_kernels {
 
-/// The threads of a block as the team of a program (tiles/team.hpp).
+/// The threads of a block as the team of a program (tiles/tile_team.hpp).
 struct device_team {
   template <class T>
   struct per_thread {

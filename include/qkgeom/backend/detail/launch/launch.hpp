@@ -11,7 +11,7 @@
 
 /// Launches of tile programs over many query buckets. A launcher launches programs and multiplies matrices on a device:
 ///   device(): see thrust/device.hpp
-///   launch(program, blocks): see tiles/team.hpp
+///   launch(program, blocks): see tiles/tile_team.hpp
 ///   multiply(products): see thrust/products.hpp
 namespace qkgeom::thrust_kernels {
 

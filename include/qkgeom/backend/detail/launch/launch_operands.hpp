@@ -9,7 +9,7 @@
 
 #include "qkgeom/backend/detail/launch/launch.hpp"
 #include "qkgeom/backend/detail/tiles/operands.hpp"
-#include "qkgeom/backend/detail/tiles/pairs.hpp"
+#include "qkgeom/backend/detail/tiles/pair_program.hpp"
 
 namespace qkgeom::thrust_kernels {
 

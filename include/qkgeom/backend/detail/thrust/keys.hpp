@@ -8,7 +8,7 @@
 
 #include "qkgeom/backend/detail/pair_cells.hpp"
 #include "qkgeom/backend/detail/pair_ranges.hpp"
-#include "qkgeom/backend/detail/thrust/moments.hpp"
+#include "qkgeom/backend/detail/thrust/side_moments.hpp"
 #include "qkgeom/backend/detail/tiles/math.hpp"
 
 namespace qkgeom::thrust_kernels {

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "qkgeom/backend/detail/each_matrix.hpp"
-#include "qkgeom/backend/detail/thrust/empirical.hpp"
-#include "qkgeom/backend/detail/thrust/gaussian.hpp"
+#include "qkgeom/backend/detail/thrust/empirical_pairs.hpp"
+#include "qkgeom/backend/detail/thrust/gaussian_pairs.hpp"
 #include "qkgeom/context/context.hpp"
-#include "qkgeom/context/row_turns.hpp"
+#include "qkgeom/context/row_rotation.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 
@@ -132,14 +132,14 @@ class primitives {
     return thrust_kernels::empirical_pairs(device(), q, k, groups, problems, precision.value_or(usual_precision<T>));
   }
 
-  /// See cpu_context::turn_rows.
+  /// See cpu_context::rotate_rows.
   template <class From, class To>
-  void turn_rows(const tensor_view<const From, space>& x, const vector_view<const std::int32_t, space>& from,
-                 const row_turns& turns, const vector_view<const std::int32_t, space>& to,
-                 const tensor_view<To, space>& y) {
+  void rotate_rows(const tensor_view<const From, space>& x, const vector_view<const std::int32_t, space>& from,
+                   const row_rotation& rotation, const vector_view<const std::int32_t, space>& to,
+                   const tensor_view<To, space>& y) {
     const auto here = device();
-    const auto planes = here.copy(turns.planes);
-    const auto slot = turned_slot_of(x, from, turns, to, y, planes.data());
+    const auto planes = here.copy(rotation.planes);
+    const auto slot = rotated_slot_of(x, from, rotation, to, y, planes.data());
     here.each(x.rows * slot.slots(), slot);
   }
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "qkgeom/backend/detail/pair_cells.hpp"
-#include "qkgeom/backend/detail/tiles/team.hpp"
+#include "qkgeom/backend/detail/tiles/tile_team.hpp"
 
 /// Heatmaps in fixed point, so that atomic sums do not depend on their order.
 namespace qkgeom::tile {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include "qkgeom/backend/detail/tiles/plan.hpp"
-#include "qkgeom/backend/detail/tiles/team.hpp"
+#include "qkgeom/backend/detail/tiles/tile_plan.hpp"
+#include "qkgeom/backend/detail/tiles/tile_team.hpp"
 
 /// What all tile programs share: which keys a tile holds, and where its sums go.
 namespace qkgeom::tile {

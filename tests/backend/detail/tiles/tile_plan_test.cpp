@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/backend/detail/tiles/plan.hpp"
+#include "qkgeom/backend/detail/tiles/tile_plan.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "qkgeom/sampling/tokens.hpp"
+#include "qkgeom/sampling/token_draw.hpp"
 
 #include <gtest/gtest.h>
 

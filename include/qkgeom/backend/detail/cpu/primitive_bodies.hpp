@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include "qkgeom/backend/detail/cpu/empirical.hpp"
-#include "qkgeom/backend/detail/cpu/kernels.hpp"
-#include "qkgeom/backend/detail/cpu/moments.hpp"
-#include "qkgeom/backend/detail/cpu/pairs.hpp"
+#include "qkgeom/backend/detail/cpu/empirical_pairs.hpp"
+#include "qkgeom/backend/detail/cpu/gaussian_pairs.hpp"
+#include "qkgeom/backend/detail/cpu/primitives.hpp"
+#include "qkgeom/backend/detail/cpu/side_moments.hpp"
 
 namespace qkgeom::cpu {
 

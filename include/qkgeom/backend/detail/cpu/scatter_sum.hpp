@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "qkgeom/backend/detail/cpu/simd.hpp"
+#include "qkgeom/backend/detail/cpu/simd_vectors.hpp"
 
 namespace qkgeom::cpu {
 

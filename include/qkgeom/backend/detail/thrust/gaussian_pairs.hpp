@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "qkgeom/backend/detail/thrust/drawn.hpp"
-#include "qkgeom/backend/detail/thrust/pairs.hpp"
+#include "qkgeom/backend/detail/thrust/pair_slices.hpp"
 #include "qkgeom/core/error.hpp"
 
 namespace qkgeom::thrust_kernels {

@@ -23,25 +23,25 @@ struct query_growth {
 };
 
 /// The plane of two coordinates turns by `to` times a row's new position less `from` times its old one; rad per token.
-struct turned_plane {
+struct rotated_plane {
   index_t first, second;
   double from, to;
 };
 
 /// How rows turn from their old positions to new ones.
-struct row_turns {
-  std::vector<turned_plane> planes;  ///< of the first 2 planes.size() coordinates; the others do not turn
-  double factor = 1;                 ///< on coordinates that turn
+struct row_rotation {
+  std::vector<rotated_plane> planes;  ///< of the first 2 planes.size() coordinates; the others do not turn
+  double factor = 1;                  ///< on coordinates that turn
   query_growth from{}, to{};  ///< rows are divided by `from` at the old position and multiplied by `to` at the new one
 };
 
 /// Turns x into y: a call turns one plane of a row, or copies one coordinate that no plane turns, in all heads.
 template <class From, class To, memory_space Space>
-struct turned_slot {
+struct rotated_slot {
   tensor_view<const From, Space> x;
   tensor_view<To, Space> y;
   const std::int32_t *from, *to;  ///< (rows) positions, tokens
-  const turned_plane* planes;
+  const rotated_plane* planes;
   index_t n_planes;
   double factor;
   query_growth growth_from, growth_to;
@@ -59,7 +59,7 @@ struct turned_slot {
         target[c] = static_cast<To>(growth * static_cast<double>(source[c]));
       return;
     }
-    const turned_plane p = planes[slot];
+    const rotated_plane p = planes[slot];
     const double angle = to[row] * p.to - from[row] * p.from;
     const double cos = growth * factor * std::cos(angle), sin = growth * factor * std::sin(angle);
     for (index_t h = 0; h < x.heads; ++h, source += x.head_stride, target += y.head_stride) {
@@ -72,15 +72,16 @@ struct turned_slot {
 
 /// Throws `error` where shapes differ or planes do not fit.
 template <class From, class To, memory_space Space>
-turned_slot<From, To, Space> turned_slot_of(const tensor_view<const From, Space>& x,
-                                            const vector_view<const std::int32_t, Space>& from, const row_turns& turns,
-                                            const vector_view<const std::int32_t, Space>& to,
-                                            const tensor_view<To, Space>& y, const turned_plane* planes) {
-  const auto n = static_cast<index_t>(turns.planes.size());
+rotated_slot<From, To, Space> rotated_slot_of(const tensor_view<const From, Space>& x,
+                                              const vector_view<const std::int32_t, Space>& from,
+                                              const row_rotation& rotation,
+                                              const vector_view<const std::int32_t, Space>& to,
+                                              const tensor_view<To, Space>& y, const rotated_plane* planes) {
+  const auto n = static_cast<index_t>(rotation.planes.size());
   require(x.rows == y.rows && x.heads == y.heads && x.dim == y.dim && from.size == x.rows && to.size == x.rows,
-          "turn_rows: x, y and both positions must be of the same rows, heads and size");
-  require(2 * n <= x.dim, "turn_rows: the rotary embedding turns ", 2 * n, " coordinates of heads of ", x.dim);
-  return {x, y, from.data, to.data, planes, n, turns.factor, turns.from, turns.to};
+          "rotate_rows: x, y and both positions must be of the same rows, heads and size");
+  require(2 * n <= x.dim, "rotate_rows: the rotary embedding turns ", 2 * n, " coordinates of heads of ", x.dim);
+  return {x, y, from.data, to.data, planes, n, rotation.factor, rotation.from, rotation.to};
 }
 
 }  // namespace qkgeom

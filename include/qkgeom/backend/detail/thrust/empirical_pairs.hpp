@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "qkgeom/backend/detail/thrust/pairs.hpp"
+#include "qkgeom/backend/detail/thrust/pair_slices.hpp"
 
 namespace qkgeom::thrust_kernels {
 

@@ -70,4 +70,4 @@ auto planar_rotation(Context& ctx, const Moments& moments, const rotation_option
 
 }  // namespace qkgeom
 
-#include "qkgeom/geometry/detail/rotation.hpp"
+#include "qkgeom/geometry/detail/planar_rotation.hpp"

@@ -7,7 +7,7 @@
 
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/random.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 
 namespace qkgeom::detail {
 

@@ -5,8 +5,8 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/geometry/pca.hpp"
-#include "qkgeom/geometry/rotation.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/geometry/planar_rotation.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "tests/common/refusal.hpp"
 
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "qkgeom/backend/detail/thrust/device.hpp"
-#include "qkgeom/backend/detail/tiles/team.hpp"
+#include "qkgeom/backend/detail/tiles/tile_team.hpp"
 #include "qkgeom/context/row_moments.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/scalar.hpp"

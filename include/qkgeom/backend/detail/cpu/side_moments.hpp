@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "qkgeom/backend/detail/cpu/bf16_scatter.hpp"
-#include "qkgeom/backend/detail/cpu/scatter.hpp"
+#include "qkgeom/backend/detail/cpu/scatter_sum.hpp"
 #include "qkgeom/backend/detail/cpu/wide_rows.hpp"
 #include "qkgeom/context/row_moments.hpp"
 

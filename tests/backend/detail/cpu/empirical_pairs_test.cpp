@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "qkgeom/backend/detail/cpu/empirical.hpp"
+#include "qkgeom/backend/detail/cpu/empirical_pairs.hpp"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "qkgeom/backend/detail/thrust/moments.hpp"
+#include "qkgeom/backend/detail/thrust/side_moments.hpp"
 
 namespace qkgeom::thrust_kernels {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/geometry/rotation.hpp"
+#include "qkgeom/geometry/planar_rotation.hpp"
 #include "qkgeom/linalg/dense.hpp"
 
 namespace qkgeom {
@@ -78,5 +78,5 @@ auto planar_rotation(Context& ctx, const Moments& moments, const rotation_option
 }  // namespace qkgeom
 
 #if !defined(QKGEOM_PRECOMPILED)
-#include "qkgeom/geometry/detail/rotation_of.hpp"
+#include "qkgeom/geometry/detail/planar_rotation_of.hpp"
 #endif

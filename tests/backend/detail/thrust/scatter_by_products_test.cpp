@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "qkgeom/backend/detail/thrust/scatter.hpp"
+#include "qkgeom/backend/detail/thrust/scatter_by_products.hpp"
 #include "tests/backend/compared_contexts.hpp"
 #include "tests/backend/host_launcher.hpp"
 #include "tests/stats/moments_oracle.hpp"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "qkgeom/geometry/detail/rotation.hpp"
+#include "qkgeom/geometry/detail/planar_rotation.hpp"
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/linalg/dense.hpp"
 

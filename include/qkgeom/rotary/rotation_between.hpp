@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/context/row_turns.hpp"
+#include "qkgeom/context/row_rotation.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
 
@@ -21,33 +21,33 @@ inline std::pair<std::size_t, std::size_t> plane_of(const captured_rope& rope, s
 }
 
 /// From rows that `applied` (none: nothing) turned at their positions to the same rows as `wanted` turns them at
-/// others, attention factors included; for `turn_rows` of a context. Throws `error` if the two turn different planes.
-inline row_turns turns_between(const captured_rope* applied, const captured_rope& wanted) {
+/// others, attention factors included; for `rotate_rows` of a context. Throws `error` if the two turn different planes.
+inline row_rotation rotation_between(const captured_rope* applied, const captured_rope& wanted) {
   require(!applied || (applied->style == wanted.style && applied->first == wanted.first &&
                        applied->inv_freq.size() == wanted.inv_freq.size()),
           "rotary embeddings of ", applied ? applied->inv_freq.size() : 0, " and ", wanted.inv_freq.size(),
           " planes, or of two styles, do not turn the same planes");
-  row_turns turns{.planes = {}, .factor = wanted.attention_factor / (applied ? applied->attention_factor : 1)};
+  row_rotation rotation{.planes = {}, .factor = wanted.attention_factor / (applied ? applied->attention_factor : 1)};
   for (std::size_t p = 0; p < wanted.inv_freq.size(); ++p) {
     const auto [first, second] = plane_of(wanted, p);
-    turns.planes.push_back({static_cast<index_t>(first), static_cast<index_t>(second),
-                            applied ? applied->inv_freq[p] : 0, wanted.inv_freq[p]});
+    rotation.planes.push_back({static_cast<index_t>(first), static_cast<index_t>(second),
+                               applied ? applied->inv_freq[p] : 0, wanted.inv_freq[p]});
   }
-  return turns;
+  return rotation;
 }
 
 /// A turn of the planes of vectors (d), and a factor on them. Coordinates beyond the rotary embedding's stay.
-class rotary_turn {
+class vector_rotation {
  public:
   /// The turn of `rope` by some tokens, which need not be whole, without its attention factor.
-  rotary_turn(const captured_rope& rope, double tokens)
-      : rotary_turn(turns_between(nullptr, rope).planes, 1, 0, tokens) {}
+  vector_rotation(const captured_rope& rope, double tokens)
+      : vector_rotation(rotation_between(nullptr, rope).planes, 1, 0, tokens) {}
 
   /// From a vector that `applied` (none: nothing) turned to position `at` to the same vector as `wanted` turns it to
   /// position `to`, attention factors included. Throws `error` if the two turn different planes.
-  static rotary_turn between(const captured_rope* applied, double at, const captured_rope& wanted, double to) {
-    const row_turns turns = turns_between(applied, wanted);
-    return {turns.planes, turns.factor, at, to};
+  static vector_rotation between(const captured_rope* applied, double at, const captured_rope& wanted, double to) {
+    const row_rotation rotation = rotation_between(applied, wanted);
+    return {rotation.planes, rotation.factor, at, to};
   }
 
   template <class X>
@@ -64,9 +64,9 @@ class rotary_turn {
     index_t first, second;
     double cos, sin;
   };
-  rotary_turn(const std::vector<turned_plane>& turns, double factor, double at, double to) {
-    planes_.reserve(turns.size());
-    for (const turned_plane& p : turns) {
+  vector_rotation(const std::vector<rotated_plane>& rotation, double factor, double at, double to) {
+    planes_.reserve(rotation.size());
+    for (const rotated_plane& p : rotation) {
       const double angle = to * p.to - at * p.from;
       planes_.push_back({p.first, p.second, factor * std::cos(angle), factor * std::sin(angle)});
     }

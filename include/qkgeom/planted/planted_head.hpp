@@ -70,5 +70,5 @@ planted_rows<T> plant(const planted_head& head) {
 }  // namespace qkgeom
 
 #if !defined(QKGEOM_PRECOMPILED)
-#include "qkgeom/planted/detail/heads.hpp"
+#include "qkgeom/planted/detail/planted_head.hpp"
 #endif

@@ -37,5 +37,5 @@ QKGEOM_INLINE std::vector<pair_sums> empirical_pairs(thread_pool& pool, pair_pre
 }  // namespace qkgeom::cpu
 
 #if !defined(QKGEOM_PRECOMPILED)
-#include "qkgeom/backend/detail/cpu/kernel_bodies.hpp"
+#include "qkgeom/backend/detail/cpu/primitive_bodies.hpp"
 #endif
