@@ -13,24 +13,24 @@ class scatter_sum {
  public:
   /// Begins a sum of rows (d), always the same d.
   void reset(index_t d) {
-    if (stride_ != round_up(d, block)) {
-      stride_ = round_up(d, block);
-      tile_.assign(tile_rows() * stride_, 0.0);
+    if (stride_ != round_up(d, tile_side)) {
+      stride_ = round_up(d, tile_side);
+      rows_.assign(rows_per_block() * stride_, 0.0);
     }
     upper_.assign(stride_ * stride_, 0.0);
   }
 
   /// Rows of a full tile.
-  index_t tile_rows() const { return std::clamp<index_t>(40960 / 8 / stride_ / 8 * 8, 16, 256); }
+  index_t rows_per_block() const { return std::clamp<index_t>(40960 / 8 / stride_ / 8 * 8, 16, 256); }
   /// Row i of the next tile, for the caller to write (d).
-  double* row(index_t i) { return tile_.data() + i * stride_; }
+  double* row(index_t i) { return rows_.data() + i * stride_; }
 
   /// Adds the first `rows` rows of the tile.
   void add(index_t rows) {
-    for (index_t i = 0; i < stride_; i += block) {
+    for (index_t i = 0; i < stride_; i += tile_side) {
       index_t j = i / lanes<double> * lanes<double>;
-      for (; j + 3 * lanes<double> <= stride_; j += 3 * lanes<double>) add_block<3>(rows, i, j);
-      for (; j < stride_; j += lanes<double>) add_block<1>(rows, i, j);
+      for (; j + 3 * lanes<double> <= stride_; j += 3 * lanes<double>) add_register_tile<3>(rows, i, j);
+      for (; j < stride_; j += lanes<double>) add_register_tile<1>(rows, i, j);
     }
   }
 
@@ -40,29 +40,29 @@ class scatter_sum {
 
  private:
 #if defined(__AVX512F__)
-  static constexpr index_t block = 8;
+  static constexpr index_t tile_side = 8;
 #else
-  static constexpr index_t block = 4;
+  static constexpr index_t tile_side = 4;
 #endif
-  static_assert(block % lanes<double> == 0, "a row of blocks ends with a vector");
+  static_assert(tile_side % lanes<double> == 0, "a row of tiles ends with a vector");
 
   template <int Vectors>
-  void add_block(index_t rows, index_t i, index_t j) {
-    vec<double> sum[block][Vectors] = {};
-    const double* a = tile_.data() + i;
-    const double* b = tile_.data() + j;
+  void add_register_tile(index_t rows, index_t i, index_t j) {
+    vec<double> sum[tile_side][Vectors] = {};
+    const double* a = rows_.data() + i;
+    const double* b = rows_.data() + j;
     for (index_t r = 0; r < rows; ++r, a += stride_, b += stride_)
 #pragma GCC unroll 8
-      for (int k = 0; k < block; ++k)
+      for (int k = 0; k < tile_side; ++k)
 #pragma GCC unroll 3
         for (int v = 0; v < Vectors; ++v) sum[k][v] += load(b + v * lanes<double>) * a[k];
     double* to = upper_.data() + i * stride_ + j;
-    for (int k = 0; k < block; ++k, to += stride_)
+    for (int k = 0; k < tile_side; ++k, to += stride_)
       for (int v = 0; v < Vectors; ++v) store(to + v * lanes<double>, load(to + v * lanes<double>) + sum[k][v]);
   }
 
   index_t stride_ = 0;
-  aligned_vector<double> upper_, tile_;
+  aligned_vector<double> upper_, rows_;
 };
 
 }  // namespace qkgeom::cpu

@@ -58,9 +58,9 @@ inline void corrected_scatter(const scatter_sum& scatter, const bf16_scatter* re
 }
 
 /// Adds a tile of the `left` rows x[order[0]], ... to the scatter, and to mean and xt their sums about `shift` and t0.
-inline void add_wide_tile(const wide_rows& x, const vector_view<const std::int32_t>& position, double t0,
-                          const index_t* order, index_t rows, index_t left, moment_scratch& scratch, double* mean,
-                          double* xt) {
+inline void add_wide_block(const wide_rows& x, const vector_view<const std::int32_t>& position, double t0,
+                           const index_t* order, index_t rows, index_t left, moment_scratch& scratch, double* mean,
+                           double* xt) {
   constexpr index_t ahead = 8;
   const double* const shift = scratch.shift.data();
   for (index_t i = 0; i < rows; ++i) {
@@ -104,8 +104,8 @@ inline void set_run_moments(const char* side, index_t head, const wide_rows& x,
     rows = taken ? scratch.bf16.add(x, position, first, order + from, n - from, scratch.scatter, mean, xt) : 0;
     taken = rows > 0;
     if (taken) continue;
-    rows = std::min(n - from, scratch.scatter.tile_rows());
-    add_wide_tile(x, position, t0, order + from, rows, n - from, scratch, mean, xt);
+    rows = std::min(n - from, scratch.scatter.rows_per_block());
+    add_wide_block(x, position, t0, order + from, rows, n - from, scratch, mean, xt);
   }
   const double count = static_cast<double>(n);
   m.count = n;

@@ -20,7 +20,7 @@ struct centred_chunks {
   double* out;
 
   QKGEOM_HD void operator()(index_t item) const {
-    constexpr index_t rows = tile_rows;
+    constexpr index_t rows = chunk_rows;
     const index_t width = x.dim + 1, row = item / width, c = item - row * width, r = row % rows, of_head = row / rows;
     const index_t head = first_head + of_head / chunks, chunk = of_head % chunks, s = segment[chunk];
     double value = 0;
@@ -59,15 +59,15 @@ struct scatter_by_products {
   template <class Device, class T, class Each>
   void operator()(const Device& device, const segment_means<T>& about, const scatter_layout& layout,
                   const Each& each) const {
-    constexpr index_t rows_per_chunk = tile_rows, most_values = index_t{1} << 27;
+    constexpr index_t most_values = index_t{1} << 27;
     const auto& x = about.rows;
     const index_t d = x.dim, width = d + 1, entries = width * width;
     std::vector<index_t> first, count, segment, first_chunk{0};
     for (index_t s = 0; s < x.segments; ++s) {
       const index_t end = about.offset[s + 1];
-      for (index_t i = about.offset[s]; i < end; i += rows_per_chunk) {
+      for (index_t i = about.offset[s]; i < end; i += chunk_rows) {
         first.push_back(i);
-        count.push_back(std::min(rows_per_chunk, end - i));
+        count.push_back(std::min(chunk_rows, end - i));
         segment.push_back(s);
       }
       first_chunk.push_back(static_cast<index_t>(first.size()));
@@ -76,19 +76,19 @@ struct scatter_by_products {
     const auto on_first = device.copy(first), on_count = device.copy(count), on_segment = device.copy(segment),
                on_chunk = device.copy(first_chunk);
     const auto t_mean = device.copy(about.t_mean);
-    const index_t values_per_head = chunks * (rows_per_chunk * width + entries),
+    const index_t values_per_head = chunks * (chunk_rows * width + entries),
                   fit = most_values / std::max<index_t>(1, values_per_head), quarter = (x.heads + 3) / 4,
                   together = std::max<index_t>(1, std::min(fit, quarter));
-    const auto centred = device.template make<double>(together * chunks * rows_per_chunk * width);
+    const auto centred = device.template make<double>(together * chunks * chunk_rows * width);
     const auto products = device.template make<double>(together * chunks * entries);
     const auto sums = device.template make<double>(together * x.segments * entries),
                packed = device.template make<double>(together * layout.values());
     const auto start = [&](index_t h, index_t heads, int slot) {
       const index_t batch = heads * chunks;
-      device.each(batch * rows_per_chunk * width,
+      device.each(batch * chunk_rows * width,
                   centred_chunks<T>{x, about.mean, t_mean.data(), about.position, on_first.data(), on_count.data(),
                                     on_segment.data(), chunks, h, centred.data()});
-      if (batch > 0) launcher.multiply(batch, width, rows_per_chunk, centred.data(), products.data());
+      if (batch > 0) launcher.multiply(batch, width, chunk_rows, centred.data(), products.data());
       device.each(heads * x.segments * entries,
                   add_products{products.data(), on_chunk.data(), x.segments, chunks, entries, sums.data()});
       device.each(

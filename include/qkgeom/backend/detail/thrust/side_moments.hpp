@@ -15,7 +15,7 @@
 
 namespace qkgeom::thrust_kernels {
 
-inline constexpr index_t tile_rows = 256;
+inline constexpr index_t chunk_rows = 256;
 
 /// Rows of some heads in the order of `row`, cut into segments: segment s is row[offset[s]] to row[offset[s + 1] - 1].
 template <class T>
@@ -39,21 +39,21 @@ row_segments<T> segments_of(const tensor_view<const T, S>& x, index_t segments, 
 
 /// sum(head, tile, c) of a segment's rows minus its first row; a tile is at most `tile_rows` rows of one segment.
 template <class T>
-struct tile_sums_of_segments {
+struct chunk_sums_of_segments {
   row_segments<T> x;
-  const index_t* first_tile;  ///< (segments + 1)
-  index_t tiles;
+  const index_t* first_chunk;  ///< (segments + 1)
+  index_t chunks;
   double* sum;
 
   QKGEOM_HD void operator()(index_t i) const {
-    const index_t c = i % x.dim, tile = i / x.dim % tiles, head = i / (x.dim * tiles);
-    const index_t s = place_in(first_tile, x.segments, tile);
-    const index_t begin = x.offset[s] + (tile - first_tile[s]) * tile_rows, stop = begin + tile_rows;
+    const index_t c = i % x.dim, chunk = i / x.dim % chunks, head = i / (x.dim * chunks);
+    const index_t s = place_in(first_chunk, x.segments, chunk);
+    const index_t begin = x.offset[s] + (chunk - first_chunk[s]) * chunk_rows, stop = begin + chunk_rows;
     const index_t end = stop < x.offset[s + 1] ? stop : x.offset[s + 1];
     const double first = x.at(head, x.offset[s], c);
-    double of_tile = 0;
-    for (index_t r = begin; r < end; ++r) of_tile += x.at(head, r, c) - first;
-    sum[i] = of_tile;
+    double of_chunk = 0;
+    for (index_t r = begin; r < end; ++r) of_chunk += x.at(head, r, c) - first;
+    sum[i] = of_chunk;
   }
 };
 
@@ -62,8 +62,8 @@ struct tile_sums_of_segments {
 template <class T>
 struct segment_mean {
   row_segments<T> x;
-  const index_t* first_tile;
-  index_t tiles;
+  const index_t* first_chunk;
+  index_t chunks;
   const double* sum;
   double* mean;
   unsigned long long* non_finite;
@@ -72,8 +72,8 @@ struct segment_mean {
     const index_t c = i % x.dim, s = i / x.dim % x.segments, head = i / (x.dim * x.segments);
     const index_t n = x.offset[s + 1] - x.offset[s];
     double of_segment = 0;
-    for (index_t tile = first_tile[s]; tile < first_tile[s + 1]; ++tile)
-      of_segment += sum[(head * tiles + tile) * x.dim + c];
+    for (index_t chunk = first_chunk[s]; chunk < first_chunk[s + 1]; ++chunk)
+      of_segment += sum[(head * chunks + chunk) * x.dim + c];
     mean[i] = n > 0 ? x.at(head, x.offset[s], c) + of_segment / static_cast<double>(n) : 0.0;
     if (non_finite && !(mean[i] - mean[i] == 0)) tile::keep_least(non_finite, static_cast<unsigned long long>(s));
   }
@@ -85,31 +85,32 @@ class segment_averages {
  public:
   /// `offset`: that of the row_segments, on the host.
   segment_averages(const Device& device, const std::vector<index_t>& offset)
-      : first_tile_(device.copy(tiles_of(offset))) {
-    for (std::size_t s = 1; s < offset.size(); ++s) tiles_ += tiles_in(offset[s] - offset[s - 1]);
+      : first_chunk_(device.copy(chunks_of(offset))) {
+    for (std::size_t s = 1; s < offset.size(); ++s) chunks_ += chunks_in(offset[s] - offset[s - 1]);
   }
 
   /// Means (heads, segments, d) of the first `heads` heads, taken about each segment's first row: constants stay exact.
   template <class T>
   typename Device::template buffer<double> operator()(const Device& device, const row_segments<T>& x, index_t heads,
                                                       unsigned long long* non_finite = nullptr) const {
-    const auto sum = device.template make<double>(heads * tiles_ * x.dim);
-    device.each(sum.size(), tile_sums_of_segments<T>{x, first_tile_.data(), tiles_, sum.data()});
+    const auto sum = device.template make<double>(heads * chunks_ * x.dim);
+    device.each(sum.size(), chunk_sums_of_segments<T>{x, first_chunk_.data(), chunks_, sum.data()});
     auto mean = device.template make<double>(heads * x.segments * x.dim);
-    device.each(mean.size(), segment_mean<T>{x, first_tile_.data(), tiles_, sum.data(), mean.data(), non_finite});
+    device.each(mean.size(), segment_mean<T>{x, first_chunk_.data(), chunks_, sum.data(), mean.data(), non_finite});
     return mean;
   }
 
  private:
-  static index_t tiles_in(index_t rows) { return (rows + tile_rows - 1) / tile_rows; }
-  static std::vector<index_t> tiles_of(const std::vector<index_t>& offset) {
+  static index_t chunks_in(index_t rows) { return (rows + chunk_rows - 1) / chunk_rows; }
+  static std::vector<index_t> chunks_of(const std::vector<index_t>& offset) {
     std::vector<index_t> first{0};
-    for (std::size_t s = 1; s < offset.size(); ++s) first.push_back(first.back() + tiles_in(offset[s] - offset[s - 1]));
+    for (std::size_t s = 1; s < offset.size(); ++s)
+      first.push_back(first.back() + chunks_in(offset[s] - offset[s - 1]));
     return first;
   }
 
-  typename Device::template buffer<index_t> first_tile_;
-  index_t tiles_ = 0;
+  typename Device::template buffer<index_t> first_chunk_;
+  index_t chunks_ = 0;
 };
 
 /// Second moments of one head about its segments' means, among columns and of columns with position. (segments, d,
@@ -130,15 +131,15 @@ struct segment_scatter {
     const double *const m = mean + s * d, mi = m[i];
     const int width = static_cast<int>(d - j0 < run ? d - j0 : run);
     double sum[run] = {}, with_t = 0;
-    for (index_t from = x.offset[s]; from < x.offset[s + 1]; from += tile_rows) {
-      double tile[run] = {}, tile_t = 0;
-      for (index_t r = from; r < x.offset[s + 1] && r < from + tile_rows; ++r) {
+    for (index_t from = x.offset[s]; from < x.offset[s + 1]; from += chunk_rows) {
+      double chunk[run] = {}, chunk_t = 0;
+      for (index_t r = from; r < x.offset[s + 1] && r < from + chunk_rows; ++r) {
         const double y = x.at(head, r, i) - mi;
-        for (int k = 0; k < width; ++k) tile[k] += y * (x.at(head, r, j0 + k) - m[j0 + k]);
-        if (j0 == 0) tile_t += y * (static_cast<double>(position[x.row[r]]) - t_mean[s]);
+        for (int k = 0; k < width; ++k) chunk[k] += y * (x.at(head, r, j0 + k) - m[j0 + k]);
+        if (j0 == 0) chunk_t += y * (static_cast<double>(position[x.row[r]]) - t_mean[s]);
       }
-      for (int k = 0; k < width; ++k) sum[k] += tile[k];
-      with_t += tile_t;
+      for (int k = 0; k < width; ++k) sum[k] += chunk[k];
+      with_t += chunk_t;
     }
     for (int k = 0; k < width; ++k) scatter[(s * d + i) * d + j0 + k] = sum[k];
     if (j0 == 0) xt[s * d + i] = with_t;
