@@ -111,7 +111,7 @@ TYPED_TEST(every_context, rows_rotate_as_their_vectors_do) {
   std::vector<double> y(rows * heads * dim);
   const captured_rope wide{"half", 12, 1, {1, 1, 1, 1, 1, 1}};
   EXPECT_QKGEOM_ERROR(
-      "turns 12 coordinates of heads of 10",
+      "rotates 12 coordinates of heads of 10",
       ctx.rotate_rows(x, was, rotation_between(nullptr, wide), now, packed_tensor(y.data(), rows, heads, dim)));
   EXPECT_QKGEOM_ERROR("same rows, heads and size",
                       ctx.rotate_rows(x, was, rotation_between(nullptr, wide), {to.data(), rows - 1},

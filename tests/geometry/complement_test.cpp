@@ -90,7 +90,8 @@ TYPED_TEST_SUITE(complement_of_type, element_types);
 
 TYPED_TEST(complement_of_type, planted_rotations_are_found_and_noise_is_not) {
   auto rows = plant<TypeParam>(quiet_head(3));
-  const rotating_pair fast{2, 0.731, 3, 0.4}, slow{4, 0.0614, 2, -1};  // many turns, so that they do not drift along a
+  const rotating_pair fast{2, 0.731, 3, 0.4},
+      slow{4, 0.0614, 2, -1};  // many rotations, so that they do not drift along a
   for (const auto& rotation : {fast, slow}) {
     add_rotation(rows.q, rows.q_position, 10, rotation);
     add_rotation(rows.k, rows.k_position, 10, rotation);
@@ -146,19 +147,19 @@ TEST(complement, queries_and_keys_are_judged_apart) {
   EXPECT_GT(r.planes[0].q.variance_share, 3 * r.planes[0].k.variance_share);
 }
 
-/// Less than a whole turn over the span, which the refinement finds between grid frequencies.
+/// Less than a whole rotation over the span, which the refinement finds between grid frequencies.
 TEST(complement, less_than_a_rotation_is_found) {
   auto rows = plant<double>(quiet_head(7));
   const rotating_pair rotation{2, 0.7 * 2 * std::numbers::pi / 2048, 4, 0.3};
   add_rotation(rows.q, rows.q_position, 10, rotation);
   add_rotation(rows.k, rows.k_position, 10, rotation);
-  // Axes a and b take up part of the turn; the first plane of the complement holds the rest.
+  // Axes a and b take up part of the rotation; the first plane of the complement holds the rest.
   const auto r = planes_of(rows, 1);
   EXPECT_TRUE(r.planes[0].k.active);
 }
 
-/// Dimensions 2 and 3 vary most, about a mean at distance 3 that queries and keys turn in opposite senses by `turn`
-/// radians over the context: their drifts cancel in the pool, so that axis a leaves them.
+/// Dimensions 2 and 3 vary most, about a mean at distance 3 that queries and keys rotate in opposite senses by
+/// `rotation` radians over the context: their drifts cancel in the pool, so that axis a leaves them.
 planted_head slowly_rotated_head(std::uint64_t seed) {
   auto spec = quiet_head(seed);
   spec.root_q[2 * 11] = spec.root_q[3 * 11] = 1;
@@ -173,7 +174,7 @@ void rotate_slowly(planted_rows<T>& rows, double rotation, std::int32_t length) 
 }
 
 TEST(complement, a_slow_rotation_about_a_mean_angle_is_active) {
-  for (const double rotation : {0.2, 0.4, 0.8, 1.5}) {  // half a step of the grid turns by 1.57 over the context
+  for (const double rotation : {0.2, 0.4, 0.8, 1.5}) {  // half a step of the grid is 1.57 over the context
     auto rows = plant<float>(slowly_rotated_head(11));
     rotate_slowly(rows, rotation, 2048);
     const auto plane = planes_of(rows, 1).planes[0];

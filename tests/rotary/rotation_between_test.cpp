@@ -35,7 +35,7 @@ TEST(vector_rotation, begins_at_the_first_coordinate_of_the_embedding) {
     vector_rotation(whole, 10)(y.data() + 3);
     EXPECT_EQ(x, y) << style;
     EXPECT_EQ(x[2], 3) << style;
-    EXPECT_QKGEOM_ERROR("do not turn the same planes", vector_rotation::between(&whole, 0, part, 0));
+    EXPECT_QKGEOM_ERROR("do not rotate the same planes", vector_rotation::between(&whole, 0, part, 0));
   }
 }
 
@@ -48,7 +48,7 @@ TEST(vector_rotation, leads_from_one_embedding_and_position_to_another) {
   vector_rotation::between(nullptr, 0, second, 11)(direct.data());
   for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(x[i], direct[i], 1e-14) << i;
   const captured_rope other{"interleaved", 4, 1, {0.5, 0.01}};
-  EXPECT_QKGEOM_ERROR("do not turn the same planes", vector_rotation::between(&first, 0, other, 0));
+  EXPECT_QKGEOM_ERROR("do not rotate the same planes", vector_rotation::between(&first, 0, other, 0));
 }
 
 }  // namespace

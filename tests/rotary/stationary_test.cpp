@@ -150,7 +150,7 @@ TEST(stationary_moments, refuse_what_is_too_little) {
   const exact_rows rows{3, {1, 2, 3}, std::vector<double>(9, 0.1)};
   const bucket_edges buckets({0, 4});
   auto before = moments_of(cpu, rows, nullptr, 4, buckets);
-  EXPECT_QKGEOM_ERROR("turns 4 coordinates of heads of 3",
+  EXPECT_QKGEOM_ERROR("rotates 4 coordinates of heads of 3",
                       stationary_moments(before, captured_rope{"half", 4, 1, {1, 0.1}}, buckets));
   before.q[0].total = row_moments::zero(3, scatter_kind::full);
   EXPECT_QKGEOM_ERROR("2 rows or more", stationary_moments(before, {}, buckets));

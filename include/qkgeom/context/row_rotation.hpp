@@ -12,7 +12,7 @@
 
 namespace qkgeom {
 
-/// Rotated queries of some families (Ministral 3) are multiplied by 1 + beta ln(1 + floor(position / context)).
+/// Growth of rotated queries in some families (Ministral 3): a factor 1 + beta ln(1 + floor(position / context)).
 struct query_growth {
   double beta = 0;
   index_t context = 1;  ///< tokens
@@ -22,20 +22,20 @@ struct query_growth {
   }
 };
 
-/// The plane of two coordinates turns by `to` times a row's new position less `from` times its old one; rad per token.
+/// A plane of two coordinates, rotated by the angle new position * `to` - old position * `from`; rad per token.
 struct rotated_plane {
   index_t first, second;
   double from, to;
 };
 
-/// How rows turn from their old positions to new ones.
+/// The rotation that takes rows from their old positions to new ones.
 struct row_rotation {
-  std::vector<rotated_plane> planes;  ///< of the first 2 planes.size() coordinates; the others do not turn
-  double factor = 1;                  ///< on coordinates that turn
+  std::vector<rotated_plane> planes;  ///< cover the first 2 planes.size() coordinates; the others stay
+  double factor = 1;                  ///< multiplies the rotated coordinates
   query_growth from{}, to{};  ///< rows are divided by `from` at the old position and multiplied by `to` at the new one
 };
 
-/// Turns x into y: a call turns one plane of a row, or copies one coordinate that no plane turns, in all heads.
+/// Rotates x into y. One call rotates one plane of a row, or copies one coordinate outside all planes, in all heads.
 template <class From, class To, memory_space Space>
 struct rotated_slot {
   tensor_view<const From, Space> x;
@@ -70,7 +70,7 @@ struct rotated_slot {
   }
 };
 
-/// Throws `error` where shapes differ or planes do not fit.
+/// Returns the rotation of x into y. Throws `error` if shapes differ or the planes do not fit.
 template <class From, class To, memory_space Space>
 rotated_slot<From, To, Space> rotated_slot_of(const tensor_view<const From, Space>& x,
                                               const vector_view<const std::int32_t, Space>& from,
@@ -80,7 +80,7 @@ rotated_slot<From, To, Space> rotated_slot_of(const tensor_view<const From, Spac
   const auto n = static_cast<index_t>(rotation.planes.size());
   require(x.rows == y.rows && x.heads == y.heads && x.dim == y.dim && from.size == x.rows && to.size == x.rows,
           "rotate_rows: x, y and both positions must be of the same rows, heads and size");
-  require(2 * n <= x.dim, "rotate_rows: the rotary embedding turns ", 2 * n, " coordinates of heads of ", x.dim);
+  require(2 * n <= x.dim, "rotate_rows: the rotary embedding rotates ", 2 * n, " coordinates of heads of ", x.dim);
   return {x, y, from.data, to.data, planes, n, rotation.factor, rotation.from, rotation.to};
 }
 

@@ -12,8 +12,8 @@
 
 namespace qkgeom {
 
-/// A synthetic head: independent rows x = mean + drift (t - centre) + N(0, covariance) on each side, positions uniform
-/// over the context. Every estimate of the analyses has a closed form in these numbers.
+/// A synthetic head: independent rows x = mean + drift (t - centre) + N(0, covariance) on each side, with positions
+/// uniform over the context. Every estimate of the analyses has a closed form in these numbers.
 struct planted_head {
   index_t dim = 32;
   index_t context_length = 8192;  ///< tokens
@@ -48,7 +48,7 @@ namespace detail {
 QKGEOM_INLINE planted_rows<double> planted_in_f64(const planted_head& head);
 }
 
-/// Draws the rows of a planted head; a seed gives the same rows on every machine up to the rounding of log and cos.
+/// Draws the rows of a planted head. A seed gives the same rows on every machine up to the rounding of log and cos.
 /// Throws if a number is out of range or a vector has the wrong size.
 template <class T = double>
 planted_rows<T> plant(const planted_head& head) {

@@ -14,17 +14,17 @@
 
 namespace qkgeom {
 
-/// "Dynamic" scaling: a document longer than `context` has the base
-/// theta (factor length / context - (factor - 1))^(d / (d - 2)).
+/// "Dynamic" scaling: a document longer than `context` uses the base theta (factor length / context - (factor - 1))^(d
+/// / (d - 2)).
 struct dynamic_scaling {
   double factor = 1;
   index_t context = 0;  ///< tokens
 };
 
-/// "Longrope" scaling (Ding et al. 2024): a document longer than `context` has other frequencies from its first token
+/// "Longrope" scaling (Ding et al. 2024): a document longer than `context` uses other frequencies from its first token
 /// on.
 struct long_scaling {
-  std::vector<float> inv_freq{};  ///< of long documents
+  std::vector<float> inv_freq{};  ///< for long documents
   index_t context = 0;            ///< tokens
 };
 
@@ -32,18 +32,18 @@ struct long_scaling {
 struct rope_description {
   std::string type = "default";
   double theta = 10000;
-  index_t rotary_dim = 0;         ///< so many channels of a head are rotated,
-  index_t first = 0;              ///< from this one on
+  index_t rotary_dim = 0;         ///< number of rotated channels of a head
+  index_t first = 0;              ///< the first rotated channel
   bool interleaved = false;       ///< pairs are (2j, 2j + 1); else (j, j + rotary_dim / 2), the "half" style
   bool exact = false;             ///< a model in bf16 rotates in f32 and rounds the result once,
-  bool exact_table = false;       ///< by cos and sin that are not rounded either
+  bool exact_table = false;       ///< with unrounded cos and sin
   double attention_factor = 1;    ///< multiplies cos and sin
   std::vector<float> inv_freq{};  ///< (rotary_dim / 2), radians per token
   std::optional<dynamic_scaling> dynamic{};
   std::optional<long_scaling> longrope{};
   index_t scaled_context = 0;  ///< tokens that the scaling stretches the embedding to; 0: no scaling
 
-  /// Whether a document's length is part of its frequencies.
+  /// Whether the frequencies depend on a document's length.
   bool by_length() const { return dynamic || longrope; }
   const char* style() const { return interleaved ? "interleaved" : "half"; }
 };

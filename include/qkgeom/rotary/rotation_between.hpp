@@ -12,21 +12,21 @@
 
 namespace qkgeom {
 
-/// The two coordinates that plane p of a rotary embedding turns: (2p, 2p + 1) if it is interleaved, else (p, p + number
-/// of planes), counted from its first one.
+/// Returns the two coordinates that plane p of a rotary embedding rotates: (2p, 2p + 1) if it is interleaved, else (p,
+/// p + number of planes), counted from its first coordinate.
 inline std::pair<std::size_t, std::size_t> plane_of(const captured_rope& rope, std::size_t p) {
   const auto first = static_cast<std::size_t>(rope.first);
   return rope.style == "interleaved" ? std::pair{first + 2 * p, first + 2 * p + 1}
                                      : std::pair{first + p, first + p + rope.inv_freq.size()};
 }
 
-/// From rows that `applied` (none: nothing) turned at their positions to the same rows as `wanted` turns them at
-/// others, attention factors included; for `rotate_rows` of a context. Throws `error` if the two turn different planes.
+/// Returns the rotation that replaces embedding `applied` (null: none) at old positions by `wanted` at new ones, with
+/// attention factors, for `rotate_rows` of a context. Throws `error` if the two rotate different planes.
 inline row_rotation rotation_between(const captured_rope* applied, const captured_rope& wanted) {
   require(!applied || (applied->style == wanted.style && applied->first == wanted.first &&
                        applied->inv_freq.size() == wanted.inv_freq.size()),
           "rotary embeddings of ", applied ? applied->inv_freq.size() : 0, " and ", wanted.inv_freq.size(),
-          " planes, or of two styles, do not turn the same planes");
+          " planes, or of two styles, do not rotate the same planes");
   row_rotation rotation{.planes = {}, .factor = wanted.attention_factor / (applied ? applied->attention_factor : 1)};
   for (std::size_t p = 0; p < wanted.inv_freq.size(); ++p) {
     const auto [first, second] = plane_of(wanted, p);
@@ -36,15 +36,15 @@ inline row_rotation rotation_between(const captured_rope* applied, const capture
   return rotation;
 }
 
-/// A turn of the planes of vectors (d), and a factor on them. Coordinates beyond the rotary embedding's stay.
+/// Rotates the planes of vectors (d) and scales them by a factor. Coordinates outside the planes stay.
 class vector_rotation {
  public:
-  /// The turn of `rope` by some tokens, which need not be whole, without its attention factor.
+  /// The rotation of `rope` by a number of tokens, which need not be whole, without its attention factor.
   vector_rotation(const captured_rope& rope, double tokens)
       : vector_rotation(rotation_between(nullptr, rope).planes, 1, 0, tokens) {}
 
-  /// From a vector that `applied` (none: nothing) turned to position `at` to the same vector as `wanted` turns it to
-  /// position `to`, attention factors included. Throws `error` if the two turn different planes.
+  /// Returns the rotation that replaces `applied` (null: none) at position `at` by `wanted` at position `to`, with
+  /// attention factors. Throws `error` if the two rotate different planes.
   static vector_rotation between(const captured_rope* applied, double at, const captured_rope& wanted, double to) {
     const row_rotation rotation = rotation_between(applied, wanted);
     return {rotation.planes, rotation.factor, at, to};

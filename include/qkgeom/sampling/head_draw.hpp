@@ -11,15 +11,14 @@
 
 namespace qkgeom {
 
-/// Names a query head of a model.
+/// The layer and number of a query head of a model.
 struct head_id {
   index_t layer = 0;
   index_t head = 0;
   auto operator<=>(const head_id&) const = default;
 };
 
-/// Key head that query head `h` reads under grouped-query attention: floor(h / (query_heads / key_heads))
-/// (section 4.1).
+/// Returns the key head of query head `h` in grouped-query attention: floor(h / (query_heads / key_heads)) (4.1).
 inline index_t key_head_of(index_t h, index_t query_heads, index_t key_heads) {
   require(query_heads > 0 && key_heads > 0 && query_heads % key_heads == 0, "query heads (", query_heads,
           ") must be a multiple of key heads (", key_heads, ")");
@@ -28,7 +27,7 @@ inline index_t key_head_of(index_t h, index_t query_heads, index_t key_heads) {
 }
 
 /// Draws `count` of the query heads of all `layers` without replacement, in ascending order; all if there are fewer.
-/// The draw depends on the seed and the candidates alone.
+/// The draw depends only on the seed and the candidates.
 inline std::vector<head_id> draw_heads(const std::vector<index_t>& layers, index_t query_heads, index_t count,
                                        std::uint64_t seed) {
   std::vector<head_id> heads;

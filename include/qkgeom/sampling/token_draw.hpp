@@ -15,7 +15,7 @@ namespace qkgeom {
 
 enum class sampler_kind { uniform, log2, all };
 
-/// Names in files and on command lines.
+/// Names of samplers in files and on command lines.
 inline constexpr std::pair<std::string_view, sampler_kind> sampler_names[] = {
     {"uniform", sampler_kind::uniform}, {"log2", sampler_kind::log2}, {"all", sampler_kind::all}};
 constexpr std::string_view name_of(sampler_kind kind) {
@@ -31,7 +31,7 @@ struct token_sampler {
   double rate = 1.0;           ///< expected tokens per bucket
   index_t skip_first = 0;      ///< tokens at the beginning of a document to leave out
 
-  /// Probability that the token at position t is kept: min(1, rate / bucket width), 1 for `all`; 0 below `skip_first`.
+  /// Returns the probability of keeping the token at t: min(1, rate / bucket width), 1 for `all`; 0 below `skip_first`.
   double probability(index_t t) const {
     if (t < skip_first) return 0.0;
     if (kind == sampler_kind::all) return 1.0;
@@ -43,8 +43,7 @@ struct token_sampler {
   }
 };
 
-/// Ascending positions in [0, tokens) that `sampler` keeps, by the draws of `stream`. Throws if a member of the sampler
-/// is out of range.
+/// Returns the ascending positions in [0, tokens) that `sampler` keeps by `stream`. Throws if it is out of range.
 inline std::vector<std::int32_t> draw_tokens(const token_sampler& sampler, index_t tokens,
                                              const random_stream& stream) {
   require(sampler.bucket_size > 0, "bucket_size must be at least 1 token, not ", sampler.bucket_size);

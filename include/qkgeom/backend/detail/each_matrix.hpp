@@ -9,7 +9,7 @@
 
 namespace qkgeom::backend {
 
-/// f(matrix) for each matrix, in parallel on the host.
+/// Returns f(matrix) for each matrix, in parallel on the host.
 template <runs_host_work Context, class F>
 auto each_matrix(Context& ctx, const std::vector<const std::vector<double>*>& matrices, const F& f) {
   std::vector<decltype(f(*matrices[0]))> result(matrices.size());

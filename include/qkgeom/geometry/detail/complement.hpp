@@ -24,7 +24,7 @@ namespace qkgeom {
 
 namespace detail {
 
-/// Unit vectors exp(i angle) of the rows of one side in each plane; 0 for a row at the plane's origin.
+/// Unit vectors exp(i angle) of one side's rows in each plane; 0 for a row at the plane's origin.
 struct plane_angles {
   std::size_t rows = 0;
   std::vector<double> re, im;  ///< (planes, rows)
@@ -60,7 +60,7 @@ plane_angles angles_in_planes(Context& ctx, const matrix_view<const T>& x, const
   return angles;
 }
 
-/// Positions of one side and the grid of frequencies that resolves them: twice as fine as 2 pi / T, T the span.
+/// Positions of one side, and a grid of frequencies twice as fine as 2 pi / T, T the span of the positions.
 struct position_grid {
   std::vector<std::size_t> offset;  ///< (rows) position after the first
   fourier_grid grid;
@@ -81,7 +81,7 @@ struct position_grid {
   }
 };
 
-/// |sum over t of (re[t] + i im[t]) exp(-i omega t)|, in blocks so that few sines and cosines are needed.
+/// Returns |sum over t of (re[t] + i im[t]) exp(-i omega t)|, by blocks so that few sines and cosines are needed.
 inline double length_of_sum(const std::vector<double>& re, const std::vector<double>& im, double omega) {
   constexpr std::size_t block = 64;
   std::array<double, block> x{}, y{};
@@ -98,8 +98,8 @@ inline double length_of_sum(const std::vector<double>& re, const std::vector<dou
   return std::abs(sum);
 }
 
-/// The omega of the largest |mean exp(i(angle - omega t))| and that resultant: the largest on the grid, then the
-/// largest of nine within one grid step, then Brent's method near it. `order` (rows) permutes positions.
+/// Returns the omega of the largest |mean exp(i(angle - omega t))| and this resultant: the largest on the grid, then
+/// the largest of nine within one grid step, then Brent's method near it. `order` (rows) permutes positions.
 inline std::pair<double, double> best_rotation(const position_grid& positions, const double* re, const double* im,
                                                const std::vector<std::size_t>& order) {
   std::vector<double> x(positions.grid.size()), y(positions.grid.size());
@@ -107,7 +107,7 @@ inline std::pair<double, double> best_rotation(const position_grid& positions, c
     x[positions.offset[r]] += re[order[r]];
     y[positions.offset[r]] += im[order[r]];
   }
-  const auto half = static_cast<std::ptrdiff_t>(x.size() / 2);  // which holds all positions
+  const auto half = static_cast<std::ptrdiff_t>(x.size() / 2);  // this half holds all positions
   const std::vector<double> sum_re(x.begin(), x.begin() + half), sum_im(y.begin(), y.begin() + half);
   const auto [most, k] = positions.grid.largest(x, y);
   constexpr double circle = 2 * std::numbers::pi;
@@ -124,7 +124,7 @@ inline std::pair<double, double> best_rotation(const position_grid& positions, c
   return {std::remainder(omega + best.first * step, circle), best.second / static_cast<double>(order.size())};
 }
 
-/// The turn of one side in one plane; `key` tells the permutations of planes, sides and heads apart.
+/// Finds the rotation of one side in one plane; `key` tells the permutations of planes, sides and heads apart.
 inline plane_rotation plane_rotation_of(const position_grid& positions, const double* re, const double* im,
                                         std::uint32_t key, const complement_options& options) {
   plane_rotation rotation;
@@ -138,7 +138,7 @@ inline plane_rotation plane_rotation_of(const position_grid& positions, const do
     const random_stream stream{options.seed, static_cast<std::uint32_t>(rotation.draws), key, draw::permutation};
     for (std::size_t r = n - 1; r > 0; --r) std::swap(order[r], order[stream.below(r, r + 1)]);
     double drawn = best_rotation(positions, re, im, order).second;
-    // Where positions do not matter both are the same sum in another order.
+    // If positions do not matter, both are the same sum in another order.
     if (std::abs(drawn - rotation.resultant) <= 1e-12) drawn = rotation.resultant;
     rotation.level = std::max(rotation.level, drawn);
     rotation.active = rotation.resultant > rotation.level;
@@ -147,8 +147,7 @@ inline plane_rotation plane_rotation_of(const position_grid& positions, const do
   return rotation;
 }
 
-/// Planes of the complement from the eigenvectors of its pooled scatter, with variance shares; `find_rotations` adds
-/// turns.
+/// Returns the complement's planes, with variance shares but no rotations, from the eigenvectors of its pooled scatter.
 inline complement_result complement_of(const moments_ref& head, const row_moments& pooled, const eigen_system& system) {
   const std::size_t d = pooled.mean.size();
   const double all = dense::trace(pooled.xx, d), floor = rounding_floor(pooled);
@@ -174,10 +173,10 @@ struct complement_side {
   matrix_view<const T> rows;
   const position_grid& positions;
   plane_rotation complement_plane::*rotation;  ///< member of each plane to fill in
-  std::uint32_t key;                           ///< of the permutations of the first plane
+  std::uint32_t key;                           ///< of the first plane's permutations
 };
 
-/// Fills in the turns of one side; `components` (d, d) are the eigenvectors of the complement.
+/// Fills in the rotations of one side; `components` (d, d) are the eigenvectors of the complement.
 template <context Context, class T>
 void find_rotations(Context& ctx, const complement_side<T>& side, const std::vector<double>& components,
                     complement_result& result, const complement_options& options) {

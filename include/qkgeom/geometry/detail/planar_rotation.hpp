@@ -13,16 +13,16 @@ namespace qkgeom {
 
 namespace detail {
 
-/// v at length 1, or 0 if it is no longer than `smallest`.
+/// Returns v at length 1, or 0 if it is no longer than `smallest`.
 QKGEOM_INLINE std::vector<double> normalised(std::vector<double> v, double smallest);
 
-/// v without its part along the unit vector a. Twice, so that the rest is orthogonal to rounding.
+/// Removes from v its part along the unit vector a, twice, so that the rest is orthogonal up to rounding.
 QKGEOM_INLINE std::vector<double> without(std::vector<double> v, const std::vector<double>& a);
 
-/// C = Cov_Q + Cov_K + (mu_Q - mu_K)(mu_Q - mu_K)'.
+/// Returns C = Cov_Q + Cov_K + (mu_Q - mu_K)(mu_Q - mu_K)'.
 QKGEOM_INLINE std::vector<double> separation_matrix(const row_moments& q, const row_moments& k);
 
-/// (I - aa') C (I - aa').
+/// Returns (I - aa') C (I - aa').
 QKGEOM_INLINE std::vector<double> projected_off(std::vector<double> c, const std::vector<double>& a);
 
 QKGEOM_INLINE rotation_result rotation_of(const row_moments& q, const row_moments& k, const row_moments& pooled,
@@ -58,7 +58,7 @@ auto planar_rotation(Context& ctx, const Moments& moments, const rotation_option
     const auto systems = ctx.symmetric_eigen(matrices, heads.empty() ? 0 : pooled[0].dim());
     for (std::size_t h = 0; h < heads.size(); ++h) {
       b[h].assign(systems[h].vectors.begin(), systems[h].vectors.begin() + pooled[h].dim());
-      // An eigenvector orthogonal to a keeps its length; if only a has variance, what is left is rounding.
+      // An eigenvector orthogonal to a keeps its length; if only a has variance, the rest is rounding.
       b[h] = detail::normalised(detail::without(b[h], a[h]), 0.5);
       const auto gap = dense::difference(heads[h].q->total.mean, heads[h].k->total.mean);
       if (dense::dot(b[h], gap) < 0) b[h] = dense::scaled(std::move(b[h]), -1.0);

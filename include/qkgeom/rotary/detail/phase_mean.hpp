@@ -9,14 +9,14 @@
 
 namespace qkgeom::detail {
 
-/// Sums over the n tokens of a stretch that begins at `start`, c their middle position.
+/// Sums over the n tokens of a stretch that begins at `start`; c is their middle position.
 struct phase_sums {
   std::complex<double> mean;   ///< of e^(iwt)
   std::complex<double> slope;  ///< sum of (t - c) e^(iwt)
 };
 
-/// With x = w / 2, sum of e^(iw(t - c)) = sin(nx) / sin(x) = D, and sum of (t - c) e^(iw(t - c)) = -i dD/dw. Where nw
-/// is small the two are series in w, whose next terms are below 1e-13 of the value.
+/// Computes the sums with x = w / 2: sum of e^(iw(t - c)) = sin(nx) / sin(x) = D, and sum of (t - c) e^(iw(t - c)) = -i
+/// dD/dw. For small nw both are series in w, whose next terms are below 1e-13 of the value.
 inline phase_sums sums_of_phases(double w, index_t start, index_t count) {
   w = std::remainder(w, 2 * std::numbers::pi);  // tokens are whole: the same phases
   const auto n = static_cast<double>(count);

@@ -17,17 +17,17 @@ namespace qkgeom {
 
 namespace detail {
 
-/// Two coordinates as one complex number that turns by w per token and grows by `factor`. A coordinate that nothing
-/// turns is a plane of its own.
+/// Two coordinates as one complex number that rotates by w per token and grows by `factor`. A coordinate outside the
+/// rotary embedding is a plane by itself.
 struct rotating_plane {
-  std::size_t first, second;  ///< equal: one coordinate
+  std::size_t first, second;  ///< equal for one coordinate
   double w, factor;
 };
 
 inline std::vector<rotating_plane> rotating_planes(const std::optional<captured_rope>& rope, index_t d) {
   const std::size_t rotated = rope ? 2 * rope->inv_freq.size() : 0;
   require(rotated + (rope ? static_cast<std::size_t>(rope->first) : 0) <= static_cast<std::size_t>(d),
-          "the rotary embedding turns ", rotated, " coordinates of heads of ", d);
+          "the rotary embedding rotates ", rotated, " coordinates of heads of ", d);
   std::vector<rotating_plane> planes;
   for (std::size_t p = 0; 2 * p < rotated; ++p) {
     const auto [first, second] = plane_of(*rope, p);
@@ -39,7 +39,7 @@ inline std::vector<rotating_plane> rotating_planes(const std::optional<captured_
   return planes;
 }
 
-/// What the heads of a layer share over one stretch of positions.
+/// Phase sums over one stretch of positions, which the heads of a layer share.
 struct rotating_stretch {
   index_t start, count;
   std::vector<phase_sums> plane;                      ///< (planes)
@@ -71,8 +71,8 @@ struct unrotated {
   }
 };
 
-/// Moments of a side over a stretch. A 2 x 2 block of `square` is z -> a z + b conj(z) of complex z; turned by its two
-/// planes, a gets the phase of their difference and b of their sum.
+/// Returns the moments of a side over a stretch. A 2 x 2 block of `square` is z -> a z + b conj(z) of complex z;
+/// rotated by its two planes, a gets the phase of their difference and b the phase of their sum.
 inline row_moments rotated_moments(const unrotated& x, const std::vector<rotating_plane>& planes,
                                    const rotating_stretch& stretch) {
   using complex = std::complex<double>;
@@ -116,7 +116,7 @@ inline row_moments rotated_moments(const unrotated& x, const std::vector<rotatin
   return m;
 }
 
-/// Keys drawn from Gaussians before the rotation, and turned; a layer without queries.
+/// A layer without queries whose keys are drawn from Gaussians before the rotation, and rotated.
 class stationary_keys {
  public:
   template <context Context>

@@ -18,15 +18,14 @@
 namespace qkgeom::cpu {
 
 /// Scores of observed queries over the keys of one group, and how often one key's score exceeds another's. The range of
-/// a query's scores is cut into 2^16 equal intervals (AVX-512: 2^15); the number of a score's interval is its place.
+/// a query's scores is cut into 2^16 equal intervals (AVX-512: 2^15); a score's place is the number of its interval.
 /// Scores in different places compare as the places do, since rounding keeps their order, and an instruction compares
-/// twice as many places as f32 scores. Scores in the same place are compared themselves. With AVX512_VBMI2 the signs of
+/// twice as many places as f32 scores. Scores in the same place are compared directly. With AVX512_VBMI2 the signs of
 /// 16 comparisons are shifted into one lane and counted together.
 template <class F>
 class observed_scores {
  public:
-  /// Scores of `queries` (d, width), columns from n on being 0, over `keys` (count, d), whose memory reaches block_rows
-  /// keys further.
+  /// Computes scores of `queries` (d, width), columns from n on being 0, over `keys` (count, d) and block_rows more.
   void set(const F* queries, index_t n, index_t width, const F* keys, index_t count, index_t d) {
     n_ = n;
     count_ = count;
@@ -36,7 +35,7 @@ class observed_scores {
     place_.resize(score_.size());
     least_.assign(width, std::numeric_limits<F>::infinity());
     largest_.assign(width, -std::numeric_limits<F>::infinity());
-    // No GEMM: its order of summation depends on the row's place, and equal keys must tie.
+    // No GEMM: its order of summation depends on the row's place, but equal keys must tie.
     for (index_t i = 0; i < count; i += block_rows) {
       rows_times_lanes(keys + i * d, d, d, queries, width, score_.data() + i * width);
       widen_ranges(i, std::min(count, i + block_rows));
@@ -44,7 +43,7 @@ class observed_scores {
     set_places();
   }
 
-  /// Sum over the pairs of keys of w (2 n - w), w being twice the wins of one over the other among n queries.
+  /// Returns the sum over pairs of keys of w (2 n - w), w being twice the wins of one over the other among n queries.
   double sum() const {
     constexpr index_t near = 8192;  // places of the earlier keys, which stay in the first-level cache
     const index_t tile = std::max<index_t>(1, near / (width_ * earlier_keys)) * earlier_keys;
@@ -65,9 +64,9 @@ class observed_scores {
  private:
   typedef std::int16_t place_lanes __attribute__((vector_size(simd_bytes)));
   typedef std::uint16_t distance_lanes __attribute__((vector_size(simd_bytes)));
-  typedef std::int16_t few_places __attribute__((vector_size(2 * lanes<F>)));  // as many as a vector of F has lanes
+  typedef std::int16_t few_places __attribute__((vector_size(2 * lanes<F>)));  // as many as lanes<F>
   static constexpr int step = simd_bytes / 2;                                  // places of a vector
-  // AVX-512 compares into masks, which costs more than differences; 16 bits hold those of 2^15 places.
+  // AVX-512 compares into masks, which costs more than differences; 16 bits hold the differences of 2^15 places.
   static constexpr bool by_difference = simd_bytes == 64;
   static constexpr int first_place = by_difference ? 0 : -32768, last_place = 32767;
   typedef std::uint64_t word_lanes __attribute__((vector_size(simd_bytes)));
@@ -78,14 +77,14 @@ class observed_scores {
 #endif
   static constexpr int earlier_keys = simd_bytes == 64 ? 8 : 4, most_pairs = 2 * earlier_keys;  // wins in registers
   static constexpr index_t longest = 2032;                      // steps: 16 bits hold the wins of all lanes
-  static constexpr index_t run = gathers_signs ? 16 : longest;  // steps: a lane holds their signs, or their wins
+  static constexpr index_t run = gathers_signs ? 16 : longest;  // steps per lane: of its signs or of its wins
 
-  /// 0 where a or b is.
+  /// Returns 0 in lanes where a or b is 0.
   static distance_lanes nearer(const distance_lanes& a, const distance_lanes& b) {
     return by_difference ? a < b ? a : b : a & b;
   }
 
-  /// The sign says whether x > y; `apart` is 0 where x = y.
+  /// Returns vectors whose sign says whether x > y; lowers `apart` to 0 where x = y.
   static place_lanes exceeds(const place_lanes& x, const place_lanes& y, distance_lanes& apart) {
     if constexpr (by_difference) {
       const place_lanes difference = y - x;
@@ -104,7 +103,7 @@ class observed_scores {
 #endif
     if constexpr (!gathers_signs) wins -= by_difference ? x >> 15 : x;
   }
-  /// How many negative lanes `wins` holds, for each word of 64 bits.
+  /// Returns how many negative lanes `wins` holds, for each word of 64 bits.
   static word_lanes number_of(const place_lanes& wins) {
     auto words = (word_lanes)wins;
 #if defined(__AVX512VPOPCNTDQ__)
@@ -128,7 +127,7 @@ class observed_scores {
       sums[p] += static_cast<double>(doubled[p]) * static_cast<double>(2 * n_ - doubled[p]);
   }
 
-  /// Twice the wins of keys j to j + later - 1 over keys i to i + earlier - 1, a tie counting 1/2: (later, earlier).
+  /// Counts twice the wins of keys j to j + later - 1 over keys i to i + earlier - 1, ties as 1/2: (later, earlier).
   template <int later, int earlier>
   void count_wins(index_t j, index_t i, std::int32_t* doubled) const {
     constexpr int pairs = later * earlier, vectors = (pairs + 3) / 4;  // a word holds the wins of four pairs
@@ -189,8 +188,7 @@ class observed_scores {
     return x;
   }
 
-  /// Compares the scores that share a place at one step; no win was counted there. Rare: kept out of the loop that
-  /// calls it.
+  /// Compares the scores that share a place at one step, where no win was counted. Rare, so not inlined.
   template <int pairs, int earlier>
   [[gnu::noinline]] void add_ties(index_t j, index_t i, index_t at, std::int32_t* doubled) const {
     for (int p = 0; p < pairs; ++p) {
@@ -209,7 +207,7 @@ class observed_scores {
     }
   }
 
-  /// Takes the scores of keys i to end - 1 into the range of each query.
+  /// Widens the range of each query to the scores of keys i to end - 1.
   void widen_ranges(index_t i, index_t end) {
     for (index_t at = 0; at < width_; at += lanes<F>) {
       vec<F> least = load(least_.data() + at), largest = load(largest_.data() + at);
@@ -223,7 +221,7 @@ class observed_scores {
     }
   }
 
-  /// All places are one where a query's scores have no range that F holds.
+  /// Sets the places; a query whose scores have no range that F holds gets one place.
   void set_places() {
     const vec<F> none{};
     places_per_score_.resize(width_);
@@ -236,7 +234,7 @@ class observed_scores {
       for (index_t at = 0; at < width_; at += lanes<F>) {
         const vec<F> per_score = load(places_per_score_.data() + at);
         const vec<F> x = (load(score(i) + at) - load(least_.data() + at)) * per_score + F{first_place};
-        // By way of whole numbers as wide as x: g++ 12 converts to narrower ones lane by lane.
+        // g++ 12 converts to narrower integers lane by lane, so this converts by integers as wide as x.
         const auto whole = __builtin_convertvector(per_score > none ? x : none, typename simd<F>::mask);
         const few_places y = __builtin_convertvector(whole, few_places);
         std::memcpy(place_.data() + i * width_ + at, &y, sizeof y);
@@ -244,22 +242,21 @@ class observed_scores {
   }
 
   index_t n_ = 0, count_ = 0, width_ = 0;
-  place_lanes given_[2] = {~place_lanes{}};  // lanes that hold queries: of a whole step and of the last, partial one
+  place_lanes given_[2] = {~place_lanes{}};  // lanes that hold queries: in a whole step and in the last, partial one
   aligned_vector<F> score_;                  // (keys, width), lanes are queries
-  aligned_vector<std::int16_t> place_;       // the same
+  aligned_vector<std::int16_t> place_;       // (keys, width), lanes are queries
   aligned_vector<F> least_, largest_;        // (width) the range of each query's scores
   aligned_vector<F> places_per_score_;       // (width)
 };
 
-/// See cpu_context::empirical_pairs: sums of 4 p (1 - p), the plug-in form of (4.7, 4.8), (n - 1) / n of the unbiased
-/// one.
+/// See cpu_context::empirical_pairs: sums 4 p (1 - p), the plug-in form of (4.7, 4.8), (n - 1) / n of the unbiased one.
 template <class F>
 std::vector<pair_sums> empirical_pairs(thread_pool& pool, const wide_tensor& q, const wide_tensor& k,
                                        const keys_by_document& groups, const std::vector<empirical_problem>& problems) {
   const index_t d = k.first.cols;
   std::vector<pair_sums> results;
   std::vector<std::pair<std::size_t, std::size_t>> tasks;
-  std::vector<std::vector<F>> keys(k.heads);  // of each head that is read: centred, group after group
+  std::vector<std::vector<F>> keys(k.heads);  // keys of each head that is read: centred, group after group
   for (std::size_t p = 0; p < problems.size(); ++p) {
     results.push_back(backend::zero_sums(groups, problems[p].distributions.size()));
     for (std::size_t b = 0; b < problems[p].distributions.size(); ++b) tasks.emplace_back(p, b);

@@ -11,7 +11,7 @@
 
 namespace qkgeom::cpu {
 
-/// The groups of each task: small ones together, a larger one alone.
+/// Returns the groups of each task: small ones together, a larger one alone.
 inline std::vector<group_run> group_runs(const keys_by_document& groups) {
   constexpr index_t run_rows = 512;
   std::vector<group_run> runs;
@@ -39,8 +39,8 @@ struct pair_scratch {
   aligned_vector<double> wide;
 };
 
-/// Scaled keys and scores mean . key of the range of a group that a query bucket admits; y (n, d) are the group's
-/// centred keys, reflected where the covariance is diagonal.
+/// Computes scaled keys and scores mean . key for the range of a group that a query bucket admits; y (n, d) are the
+/// group's centred keys, reflected if the covariance is diagonal.
 template <class F>
 void scale_keys(thread_pool& pool, const score_distribution& scores, const std::vector<double>& reflector, const F* y,
                 index_t d, const rank_range& range, scaled_keys<F>& keys) {
@@ -57,13 +57,13 @@ void scale_keys(thread_pool& pool, const score_distribution& scores, const std::
   constexpr index_t block = 8 * scaled_keys<F>::panel;
   using const_rows = Eigen::Map<const rows_matrix<F>>;
   const auto rows_from = [&](index_t begin) { return y + (range.begin + begin) * d; };
-  // The rows that `column_scale` scales: the keys, or their products with the factor.
+  // Returns the rows that `column_scale` scales: the keys, or their products with the factor.
   const auto unscaled = [&](index_t begin, index_t count, rows_matrix<F>& products) {
     if (diagonal) return rows_from(begin);
     products.noalias() = const_rows(rows_from(begin), count, d) * factor;
     return static_cast<const F*>(products.data());
   };
-  // A power of two from a fixed sample changes no rounding and does not depend on how the work is shared.
+  // A power of two from a fixed sample does not change rounding and does not depend on how the work is shared.
   const index_t sampled = std::min<index_t>(256, range.size());
   double squares = 0;
   {
@@ -88,7 +88,7 @@ void scale_keys(thread_pool& pool, const score_distribution& scores, const std::
   });
 }
 
-/// One group under one query bucket by tiles, in shares whose sums are added in a fixed order.
+/// Sums one group under one query bucket by pair tiles, in shares whose sums are added in a fixed order.
 template <class F>
 void add_group_by_tiles(thread_pool& pool, const pair_problem& problem, index_t bucket, index_t group, const F* y,
                         index_t d, scaled_keys<F>& keys, pair_sink& sink) {
@@ -127,7 +127,7 @@ void add_small_run(const wide_rows& k, const keys_by_document& groups, const pai
   scratch.small.add(problem, tables, run, sink);
 }
 
-/// One large group under every query bucket.
+/// Sums one large group under every query bucket.
 template <class F>
 void add_large_group(thread_pool& pool, const wide_rows& k, const keys_by_document& groups, const pair_problem& problem,
                      index_t group, pair_scratch<F>& scratch, pair_sink& sink) {
@@ -155,8 +155,8 @@ void add_large_group(thread_pool& pool, const wide_rows& k, const keys_by_docume
   }
 }
 
-/// For each problem the first whose heatmap counts the same pairs in the same cells: its query buckets admit the same
-/// keys at the same distances. `results` are the problems' empty sums.
+/// Returns for each problem the first whose heatmap counts the same pairs in the same cells, because its query buckets
+/// admit the same keys at the same distances. `results` are the problems' empty sums.
 inline std::vector<std::size_t> same_counts(const std::vector<pair_problem>& problems,
                                             const std::vector<pair_sums>& results) {
   const auto same_pairs = [](const score_distribution& a, const score_distribution& b) {
@@ -178,7 +178,7 @@ template <class F>
 std::vector<pair_sums> all_gaussian_pairs(thread_pool& pool, std::vector<pair_scratch<F>>& scratch,
                                           const wide_tensor& k, const keys_by_document& groups,
                                           const std::vector<pair_problem>& problems, const pair_request& request) {
-  constexpr index_t shared_rows = 1024;  // larger groups are shared among the threads, others are tasks
+  constexpr index_t shared_rows = 1024;  // threads share larger groups; others are tasks
   auto results = backend::empty_sums(groups, problems, request);
   auto runs = group_runs(groups);
   const auto count = static_cast<index_t>(runs.size());

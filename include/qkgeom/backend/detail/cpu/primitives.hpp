@@ -10,7 +10,7 @@
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 
-/// The primitives of cpu_context that take long to compile: once, since element types are erased here.
+/// The primitives of cpu_context that take long to compile. Element types are erased, so they are compiled once.
 namespace qkgeom::cpu {
 
 /// See cpu_context::moments.

@@ -7,11 +7,11 @@
 
 namespace qkgeom::cpu {
 
-/// Upper triangle of the sum of x x' over rows, a tile of rows at a time. A tile fits into the first-level cache, and
+/// Upper triangle of the sum of x x' over rows, a block of rows at a time. A block fits into the first-level cache, and
 /// sums stay in registers over its rows.
 class scatter_sum {
  public:
-  /// Begins a sum of rows (d), always the same d.
+  /// Begins a sum of rows (d), with the same d in every call.
   void reset(index_t d) {
     if (stride_ != round_up(d, tile_side)) {
       stride_ = round_up(d, tile_side);
@@ -20,12 +20,12 @@ class scatter_sum {
     upper_.assign(stride_ * stride_, 0.0);
   }
 
-  /// Rows of a full tile.
+  /// Returns the number of rows of a full block.
   index_t rows_per_block() const { return std::clamp<index_t>(40960 / 8 / stride_ / 8 * 8, 16, 256); }
-  /// Row i of the next tile, for the caller to write (d).
+  /// Returns row i of the next block, for the caller to write (d).
   double* row(index_t i) { return rows_.data() + i * stride_; }
 
-  /// Adds the first `rows` rows of the tile.
+  /// Adds the first `rows` rows of the block.
   void add(index_t rows) {
     for (index_t i = 0; i < stride_; i += tile_side) {
       index_t j = i / lanes<double> * lanes<double>;
@@ -34,7 +34,7 @@ class scatter_sum {
     }
   }
 
-  /// Row i of the sum, of which elements j >= i count.
+  /// Returns row i of the sum; only elements j >= i count.
   double* upper(index_t i) { return upper_.data() + i * stride_; }
   const double* upper(index_t i) const { return upper_.data() + i * stride_; }
 

@@ -14,8 +14,7 @@
 
 namespace qkgeom::cpu {
 
-/// Rows sorted by bucket, stable: bucket b has rows row[offset[b]] to row[offset[b + 1] - 1]; the last one has no
-/// bucket.
+/// Rows in a stable order by bucket: bucket b has rows row[offset[b]] to row[offset[b + 1] - 1]; the rest come last.
 struct row_order {
   std::vector<index_t> row, offset;
 
@@ -32,10 +31,10 @@ struct moment_scratch {
   std::vector<double> shift;  ///< (d)
   scatter_sum scatter;
   bf16_scatter bf16;
-  row_moments run;  ///< the last run's
+  row_moments run;  ///< moments of the last run
 };
 
-/// out = scatter - weight mean mean', both triangles; by blocks, since one of the two is written across rows.
+/// Sets out = scatter - weight mean mean', both triangles, by square blocks, since one triangle is written across rows.
 inline void corrected_scatter(const scatter_sum& scatter, const bf16_scatter* rests, double weight,
                               const std::vector<double>& mean, std::vector<double>& out) {
   constexpr index_t block = 16;
@@ -57,7 +56,7 @@ inline void corrected_scatter(const scatter_sum& scatter, const bf16_scatter* re
     }
 }
 
-/// Adds a tile of the `left` rows x[order[0]], ... to the scatter, and to mean and xt their sums about `shift` and t0.
+/// Adds a block of the `left` rows x[order[0]], ... to the scatter, and to mean and xt their sums about `shift` and t0.
 inline void add_wide_block(const wide_rows& x, const vector_view<const std::int32_t>& position, double t0,
                            const index_t* order, index_t rows, index_t left, moment_scratch& scratch, double* mean,
                            double* xt) {
@@ -78,8 +77,8 @@ inline void add_wide_block(const wide_rows& x, const vector_view<const std::int3
   scratch.scatter.add(rows);
 }
 
-/// scratch.run = moments with the full scatter of the n > 0 rows x[order[0]], ..., x[order[n - 1]]: one pass about
-/// `shift`, tile by tile, then the correction to the mean. Sums run in row order, whatever the memory's alignment.
+/// Sets scratch.run to the moments with the full scatter of the n > 0 rows x[order[0]], ..., x[order[n - 1]]: one pass
+/// about `shift`, block by block, then the correction to the mean. Sums run in row order for any alignment of memory.
 inline void set_run_moments(const char* side, index_t head, const wide_rows& x,
                             const vector_view<const std::int32_t>& position, const index_t* order, index_t n,
                             moment_scratch& scratch) {
@@ -99,7 +98,7 @@ inline void set_run_moments(const char* side, index_t head, const wide_rows& x,
   double *const shift = scratch.shift.data(), *const mean = m.mean.data(), *const xt = m.xt.data();
   scratch.scatter.reset(d);
   const bool narrow = bf16_scatter::takes(x, n) && scratch.bf16.begin(x, order, n, shift);
-  bool taken = narrow;  // rows that follow a tile that needs f64 go through f64, since they are likely to need it too
+  bool taken = narrow;  // rows after a block that needs f64 go through f64, since they are likely to need it too
   for (index_t from = 0, rows = 0; from < n; from += rows) {
     rows = taken ? scratch.bf16.add(x, position, first, order + from, n - from, scratch.scatter, mean, xt) : 0;
     taken = rows > 0;
@@ -128,9 +127,9 @@ inline void set_run_moments(const char* side, index_t head, const wide_rows& x,
   m.mean_t += t0;
 }
 
-/// Moments of one head, bucket by bucket. The shift is the mean of the rows before, at first the first row (of bf16,
-/// that of the run's first rows), so that constants stay exact and the correction is small. A bucket is cut into runs,
-/// so that no sum grows long.
+/// Computes the moments of one head, bucket by bucket. The shift is the mean of the earlier rows, at first the first
+/// row (for bf16, of the run's first rows), so that constants stay exact and the correction is small. A bucket is cut
+/// into runs, so that no sum grows long.
 inline side_moments side_moments_of(const char* side, index_t head, const wide_rows& x,
                                     const vector_view<const std::int32_t>& position, const row_order& order,
                                     scatter_kind per_bucket) {

@@ -86,7 +86,7 @@ inline vec<double> square_root(const vec<double>& x) {
 #endif
 }
 
-/// 1 / x to 2 ulp. With AVX-512 a 14-bit estimate and one Newton step, since the divider is the slowest unit.
+/// Returns 1 / x to 2 ulp. AVX-512 uses a 14-bit estimate and one Newton step, since the divider is the slowest unit.
 inline vec<float> reciprocal(vec<float> x) {
 #if defined(__AVX512F__)
   const vec<float> r = (vec<float>)_mm512_rcp14_ps((__m512)x);
@@ -149,7 +149,7 @@ inline bool any_negative(const vec<F>& x) {
   return found;
 }
 
-/// Whether some bit of a vector of simd_bytes is set.
+/// Whether any bit of a vector of simd_bytes is set.
 template <class V>
 inline bool any_bit(const V& x) {
 #if defined(__AVX512F__)
@@ -163,11 +163,10 @@ inline bool any_bit(const V& x) {
 #endif
 }
 
-/// Bit l says whether lanes l differ.
+/// Returns bits; bit l says whether lanes l differ.
 inline unsigned unequal_lanes(const vec<float>& a, const vec<float>& b) {
 #if defined(__AVX512F__)
-  // g++ 12 may keep a mask in 16 bits of memory and read 64 from there: the upper ones are cleared where it cannot see
-  // that they should be.
+  // g++ 12 may keep a mask in 16 bits of memory and read 64: this clears the upper bits.
   unsigned bits = _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_NEQ_UQ);
   __asm__("" : "+r"(bits));
   return bits & 0xffff;
@@ -182,7 +181,7 @@ inline unsigned unequal_lanes(const vec<float>& a, const vec<float>& b) {
 #endif
 }
 
-/// sum + a b of the lower halves of lanes + a b of the upper ones, as whole numbers of 16 bits with a sign.
+/// Returns sum + a b of the lower halves of lanes + a b of the upper halves, as signed 16-bit integers.
 inline simd<float>::mask add_pair_products(simd<float>::mask sum, simd<float>::mask a, simd<float>::mask b) {
 #if defined(__AVX512VNNI__)
   return (simd<float>::mask)_mm512_dpwssd_epi32((__m512i)sum, (__m512i)a, (__m512i)b);
@@ -197,7 +196,7 @@ inline simd<float>::mask add_pair_products(simd<float>::mask sum, simd<float>::m
 #endif
 }
 
-/// to[i] = from[i], widened. Compilers do not vectorise it by themselves.
+/// Writes `from` widened to `to`. Compilers do not vectorise this by themselves.
 template <class T, class F>
 inline void widen(const T* from, index_t n, F* to) {
   index_t i = 0;
@@ -236,7 +235,7 @@ struct line_allocator {
 template <class T>
 using aligned_vector = std::vector<T, line_allocator<T>>;
 
-/// n rounded up to a multiple of lanes<T>.
+/// Rounds n up to a multiple of lanes<T>.
 template <class T>
 constexpr index_t padded(index_t n) {
   return round_up(n, lanes<T>);

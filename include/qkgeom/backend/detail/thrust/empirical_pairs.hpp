@@ -7,7 +7,7 @@
 
 namespace qkgeom::thrust_kernels {
 
-/// score(key, query) = centred key . query, summed in F.
+/// Computes score(key, query) = centred key . query, summed in F.
 template <class T, class F>
 struct key_scores {
   const T* q;
@@ -44,7 +44,7 @@ struct observed_function {
   }
 };
 
-/// Sums of one query bucket, over as many groups at a time as there is memory for their scores.
+/// Adds the sums of one query bucket, over as many groups at a time as there is memory for their scores.
 template <class F, class Device, class T, memory_space S>
 void add_observed_bucket(const Device& device, const device_keys<Device>& groups, const tensor_view<const T, S>& q,
                          const empirical_problem& problem, index_t bucket, const double* y, pair_sums& to) {

@@ -10,7 +10,7 @@
 
 namespace qkgeom::thrust_kernels {
 
-/// The pair sums of one problem, a query bucket at a time.
+/// The pair sums of one problem, one query bucket at a time.
 template <class Device>
 class problem_sums {
  public:
@@ -18,7 +18,7 @@ class problem_sums {
                const pair_request& request, const double* centred, index_t d, pair_sums& to)
       : device_(device), groups_(groups), problem_(problem), request_(request), y_(centred), d_(d), to_(to) {}
 
-  /// Plasticity of all pairs.
+  /// Adds the plasticity of all pairs.
   template <class F, class Weight>
   void add_plasticity(const Weight& weight) {
     for_each_bucket([&](index_t bucket, const score_distribution& scores, const std::vector<group_range>& ranges) {
@@ -39,7 +39,7 @@ class problem_sums {
     });
   }
 
-  /// Terms of all pairs. With a heatmap, the host holds one of terms per group.
+  /// Adds the terms of all pairs. With a heatmap, the host holds cells of terms per group.
   template <class Weight>
   void add_terms(const Weight& weight) {
     to_.term_sum.assign(to_.sum.size() * pair_terms, 0.0);
@@ -86,7 +86,7 @@ class problem_sums {
   std::vector<std::vector<double>> group_cells_;  ///< (groups) by cell, over all buckets
 };
 
-/// See cpu_context::gaussian_pairs. `weight` takes the place of request.weight.
+/// See cpu_context::gaussian_pairs. `weight` replaces request.weight.
 template <class Device, class T, memory_space S, class Weight>
 std::vector<pair_sums> gaussian_pairs(const Device& device, const tensor_view<const T, S>& k,
                                       const keys_by_document& groups, const std::vector<pair_problem>& problems,

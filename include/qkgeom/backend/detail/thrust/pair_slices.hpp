@@ -16,8 +16,8 @@ struct value_sums {
   double sum[Values] = {};
   double weight = 0;
   std::int64_t pairs = 0;
-  index_t refused_i = -1, refused_j = -1;  ///< keys of the first pair whose weight is negative or not finite; -1: none
-  double refused = 0;                      ///< that weight
+  index_t refused_i = -1, refused_j = -1;  ///< keys of the first pair with a negative or non-finite weight, or -1
+  double refused = 0;                      ///< its weight
 
   QKGEOM_HD void add(const value_sums& x) {
     for (int v = 0; v < Values; ++v) sum[v] += x.sum[v];
@@ -30,8 +30,7 @@ struct value_sums {
   }
 };
 
-/// Sums of a pair function over slices of the pairs of one query bucket: a slice is a run of square tiles of one range,
-/// whose pairs are visited in order.
+/// Sums a pair function over slices of a query bucket's pairs: runs of pair tiles of one range, visited in order.
 template <class PairFunction, class Weight>
 struct pair_slices {
   static constexpr index_t side = 32;
@@ -40,7 +39,7 @@ struct pair_slices {
   const group_range* range;
   const index_t* slice_of_range;  ///< (ranges + 1) first slice
   index_t ranges, tiles_per_slice, first_slice;
-  const std::int32_t *position, *document, *key_document;  ///< key_document: null where a group is one document
+  const std::int32_t *position, *document, *key_document;  ///< key_document: null if each group is one document
   double tau;
   backend::heatmap_cells cells;
   double* heat;  ///< (slices from first_slice on, cells, 1 + values); null: no heatmap
@@ -102,7 +101,7 @@ struct pair_slices {
   }
 };
 
-/// group(entry) += the sum over slices [begin, end) of slices(slice, entry).
+/// Adds the sum over slices [begin, end) of slices(slice, entry) to group(entry).
 struct add_heat {
   const double* slices;
   index_t begin, end, entries;
@@ -114,7 +113,7 @@ struct add_heat {
   }
 };
 
-/// Sums of a pair function over each of `ranges`, the ranges of one query bucket. With a heatmap, each_group(group,
+/// Sums a pair function over each of `ranges`, the ranges of one query bucket. With a heatmap, each_group(group,
 /// heatmap) gets each group's (cells, 1 + values), in order.
 template <class Device, class PairFunction, class Weight, class EachGroup>
 std::vector<value_sums<PairFunction::values>> sum_ranges(const Device& device, const device_keys<Device>& groups,

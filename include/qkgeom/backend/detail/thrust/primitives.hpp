@@ -18,7 +18,7 @@
 
 namespace qkgeom::thrust_kernels {
 
-/// A caller's weight on the host. What it throws is kept for `rethrow`, since a parallel region cannot pass it on.
+/// Runs a caller's weight on the host. Keeps an exception for `rethrow`, since a parallel region cannot pass it on.
 class host_weight {
  public:
   static constexpr bool given = true;
@@ -45,7 +45,7 @@ class host_weight {
   std::shared_ptr<first_exception> thrown_;
 };
 
-/// The primitives of a context on Thrust's `Policy`; see thrust_context. Factors and eigenproblems are the host's.
+/// The primitives of a context on Thrust's `Policy`; see thrust_context. Factors and eigenproblems run on the host.
 template <class Policy, class Memory>
 class primitives {
  public:
@@ -57,13 +57,13 @@ class primitives {
   thread_pool& pool() { return *pool_; }
   const Memory& memory() const { return memory_; }
 
-  /// See cpu_context::for_each; on the host.
+  /// See cpu_context::for_each; runs on the host.
   template <class F>
   void for_each(index_t n, F&& f) {
     pool_->for_each(n, [&](index_t i, int) { f(i); });
   }
 
-  /// Values that the host may read: the caller's own where `space` is the host's, else a copy.
+  /// Returns values that the host may read: a view of the caller's memory if `space` is the host's, else a copy.
   template <class T>
   host_values<std::remove_const_t<T>> host_copy(const vector_view<T, space>& x) {
     using value = std::remove_const_t<T>;
@@ -96,8 +96,7 @@ class primitives {
     return backend::cholesky(*this, matrices, d);
   }
 
-  /// See cpu_context::gaussian_pairs. Throws on `request.weight` where `space` is a device's: give the pairs as
-  /// device_weighted_pairs.
+  /// See cpu_context::gaussian_pairs. Throws on `request.weight` for a device's `space`: give device_weighted_pairs.
   template <class T>
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request) {
@@ -115,7 +114,7 @@ class primitives {
     }
   }
 
-  /// The same with a weight that runs where the policy does: double(const key_pair&).
+  /// Does the same with a weight that runs where the policy does: double(const key_pair&).
   template <class T, class Weight>
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request,

@@ -8,8 +8,8 @@
 
 namespace qkgeom::thrust_kernels {
 
-/// out (heads, chunks, tile_rows, d + 1) = the rows of each chunk minus their segment's mean, with the centred position
-/// as last column; 0 beyond a chunk's rows.
+/// Writes to out (heads, chunks, chunk_rows, d + 1) the rows of each chunk minus their segment's mean, with the centred
+/// position as last column; 0 beyond a chunk's rows.
 template <class T>
 struct centred_chunks {
   row_segments<T> x;
@@ -33,7 +33,7 @@ struct centred_chunks {
   }
 };
 
-/// out (heads, segments, entries) = the sum over each segment's chunks of products (heads, chunks, entries).
+/// Writes to out (heads, segments, entries) the sum over each segment's chunks of products (heads, chunks, entries).
 struct add_products {
   const double* products;
   const index_t* first_chunk;  ///< (segments + 1)

@@ -37,7 +37,7 @@ row_segments<T> segments_of(const tensor_view<const T, S>& x, index_t segments, 
   return {x.data, x.dim, x.heads, segments, x.row_stride, x.head_stride, row, offset};
 }
 
-/// sum(head, tile, c) of a segment's rows minus its first row; a tile is at most `tile_rows` rows of one segment.
+/// Sums rows minus their segment's first row into sum(head, chunk, c); chunks have at most `chunk_rows` rows each.
 template <class T>
 struct chunk_sums_of_segments {
   row_segments<T> x;
@@ -57,8 +57,8 @@ struct chunk_sums_of_segments {
   }
 };
 
-/// mean(head, segment, c) from the sums of the segment's tiles; 0 for an empty segment. `non_finite`, if given, is
-/// lowered to the first segment with a mean that is not finite.
+/// Computes mean(head, segment, c) from the sums of the segment's chunks; 0 for an empty segment. Lowers `non_finite`,
+/// if given, to the first segment with a mean that is not finite.
 template <class T>
 struct segment_mean {
   row_segments<T> x;
@@ -79,17 +79,17 @@ struct segment_mean {
   }
 };
 
-/// Means of segments of rows. An item is a tile and column, since there are few segments and some are large.
+/// Computes means of segments of rows. An item is a chunk and column, since there are few segments and some are large.
 template <class Device>
 class segment_averages {
  public:
-  /// `offset`: that of the row_segments, on the host.
+  /// `offset` is a host copy of row_segments::offset.
   segment_averages(const Device& device, const std::vector<index_t>& offset)
       : first_chunk_(device.copy(chunks_of(offset))) {
     for (std::size_t s = 1; s < offset.size(); ++s) chunks_ += chunks_in(offset[s] - offset[s - 1]);
   }
 
-  /// Means (heads, segments, d) of the first `heads` heads, taken about each segment's first row: constants stay exact.
+  /// Returns means (heads, segments, d) of `heads` heads, taken about each segment's first row: constants stay exact.
   template <class T>
   typename Device::template buffer<double> operator()(const Device& device, const row_segments<T>& x, index_t heads,
                                                       unsigned long long* non_finite = nullptr) const {
@@ -113,8 +113,8 @@ class segment_averages {
   index_t chunks_ = 0;
 };
 
-/// Second moments of one head about its segments' means, among columns and of columns with position. (segments, d,
-/// ceil(d / run)) items: an item is a run of columns of one row of the scatter.
+/// Computes second moments of one head about its segments' means, among columns and between columns and position. There
+/// are (segments, d, ceil(d / run)) items: an item is a run of columns of one row of the scatter.
 template <class T>
 struct segment_scatter {
   static constexpr int run = 8;
@@ -146,7 +146,7 @@ struct segment_scatter {
   }
 };
 
-/// Rows by segment and the means that second moments are taken about.
+/// Rows by segment, and the means for their second moments.
 template <class T>
 struct segment_means {
   row_segments<T> rows;
@@ -156,14 +156,14 @@ struct segment_means {
   const std::int32_t* position;        ///< on the device
 };
 
-/// The second moments of a head as they come to the host: the scatter of all rows about their segments' means, upper
-/// triangle by rows; then xt (d) of each segment; then the scatter of each segment but the last, as much as is kept.
+/// Layout of a head's second moments on the host: the scatter of all rows about their segments' means, upper triangle
+/// by rows; then xt (d) of each segment; then the scatter of each segment but the last, as far as it is kept.
 struct scatter_layout {
   index_t d, segments;
-  scatter_kind kind;  ///< kept of each segment
+  scatter_kind kind;  ///< kept for each segment
 
   QKGEOM_HD index_t triangle() const { return d * (d + 1) / 2; }
-  /// Place of entry (i, j >= i) of an upper triangle.
+  /// Returns the place of entry (i, j >= i) of an upper triangle.
   QKGEOM_HD index_t entry(index_t i, index_t j) const { return i * d - i * (i + 1) / 2 + j; }
   QKGEOM_HD index_t xt(index_t s) const { return triangle() + s * d; }
   QKGEOM_HD index_t of_segment(index_t s) const {
@@ -172,7 +172,7 @@ struct scatter_layout {
   QKGEOM_HD index_t values() const { return of_segment(segments - 1); }
 };
 
-/// Copies second moments (heads, segments, d, d) and (heads, segments, d) into that layout. (heads, d, d) items.
+/// Copies second moments (heads, segments, d, d) and (heads, segments, d) into that layout, with (heads, d, d) items.
 struct pack_scatter {
   /// From one row of a segment to the next, and from one segment to the next.
   struct strides {
@@ -204,7 +204,7 @@ struct pack_scatter {
   }
 };
 
-/// Second moments by loops, a head at a time. Calls each(first head, heads, values (heads, layout.values())) in order.
+/// Computes second moments by loops, head by head. Calls each(first head, heads, values (heads, layout.values())).
 struct scatter_by_loops {
   template <class Device, class T, class Each>
   void operator()(const Device& device, const segment_means<T>& about, const scatter_layout& layout,
@@ -224,7 +224,7 @@ struct scatter_by_loops {
   }
 };
 
-/// The number of a (head, row) that holds a value that is not finite, else the largest index_t.
+/// Returns the number of a (head, row) that holds a value that is not finite, else the largest index_t.
 template <class T>
 struct non_finite_row {
   row_segments<T> x;
@@ -239,7 +239,7 @@ struct non_finite_row {
   }
 };
 
-/// Rows sorted by bucket, stable: segments of `row_segments`; the last one holds the rows of bucket -1.
+/// Rows in a stable order by bucket, as segments of `row_segments`; the last one holds the rows of bucket -1.
 template <class Device>
 struct sorted_rows {
   typename Device::template buffer<std::int64_t> row;
@@ -267,19 +267,18 @@ struct segment_facts {
   const std::vector<double>&t_mean, &tt;  ///< (segments)
 };
 
-/// The symmetric matrix (d, d) whose upper triangle lies at `from` by rows.
+/// Returns the symmetric matrix (d, d) whose upper triangle lies at `from` by rows.
 inline std::vector<double> symmetric_of(const double* from, index_t d) {
   std::vector<double> x(d * d);
   for (index_t i = 0; i < d; from += d - i, ++i) std::copy(from, from + d - i, x.begin() + i * d + i);
-  constexpr index_t side = 16;  // by squares, since a column of a row-major matrix takes a cache line for each value
+  constexpr index_t side = 16;  // by squares, since a column takes a cache line per value
   for (index_t left = 0; left < d; left += side)
     for (index_t j = left; j < d; ++j)
       for (index_t i = left; i < std::min(left + side, j); ++i) x[j * d + i] = x[i * d + j];
   return x;
 }
 
-/// The moments of a head's rows in one segment, from the head's packed second moments; with zeros in place of the
-/// scatter unless `scatter`.
+/// Returns a head's moments in one segment from its packed second moments; the scatter is 0 unless `scatter`.
 inline row_moments segment_moments(const scatter_layout& layout, const segment_facts& facts, index_t head, index_t s,
                                    const double* from, bool scatter) {
   const index_t d = layout.d;
@@ -300,7 +299,7 @@ inline row_moments segment_moments(const scatter_layout& layout, const segment_f
   return m;
 }
 
-/// The moments of all rows of a head: the scatter within segments, which is packed, and that of their means.
+/// Returns the moments of all rows of a head: the packed scatter within segments plus the scatter of their means.
 inline row_moments total_moments(const scatter_layout& layout, const segment_facts& facts, index_t head,
                                  const double* from) {
   const index_t d = layout.d;
@@ -321,8 +320,8 @@ inline row_moments total_moments(const scatter_layout& layout, const segment_fac
   return total;
 }
 
-/// See cpu_context::moments. Two passes: means about a first row, then second moments about the means, by `scatter_of`,
-/// which is scatter_by_loops or the like.
+/// See cpu_context::moments. Takes two passes: means about a first row, then second moments about the means by
+/// `scatter_of`, such as scatter_by_loops.
 template <class Device, class T, memory_space S, class Scatter, class ForEach>
 std::vector<side_moments> moments(const Device& device, const Scatter& scatter_of, ForEach&& for_each, const char* side,
                                   const tensor_view<const T, S>& x, const vector_view<const std::int32_t, S>& position,
@@ -340,7 +339,7 @@ std::vector<side_moments> moments(const Device& device, const Scatter& scatter_o
     require(bad >= x.heads * x.rows, side, " head ", bad / std::max<index_t>(1, x.rows), " row ",
             bad % std::max<index_t>(1, x.rows), " holds a value that is not finite");
   }
-  // Positions are the same for all heads: their sums are made once, on the host.
+  // All heads share positions: their sums are made once, on the host.
   std::vector<std::int32_t> t(x.rows);
   if (x.rows > 0) device.memory.to_host(t.data(), position.data, t.size() * sizeof(std::int32_t));
   const auto host_row = order.row.host();

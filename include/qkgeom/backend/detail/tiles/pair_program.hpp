@@ -22,26 +22,26 @@ struct tile_keys {
 /// A query bucket of a launch.
 struct tile_bucket {
   double tau;       ///< query position, tokens
-  index_t problem;  ///< of the heatmap that it adds to
+  index_t problem;  ///< problem of its heatmap
   float drift_mean, drift_variance;
 };
 
-/// Sums the plasticity of a tile's pairs: the Gram matrix by tensor cores, the rest in registers; sums over 32 pairs of
-/// a row, in f32 where there is no weight, then over rows and tile in f64. Values: the sum; with a weight sum, weight
-/// and number of pairs; with Terms the sum and the seven terms. Heat: cells too, with Terms by group.
+/// Sums the plasticity of a tile's pairs: tensor cores compute the Gram matrix, the rest happens in registers. Sums run
+/// over 32 pairs of a row, in f32 without a weight, then over rows and tile in f64. Values: the sum; with a weight sum,
+/// weight and number of pairs; with Terms the sum and the seven terms. Heat: cells too, with Terms by group.
 template <bool Split, bool Heat, class Weight = backend::no_weight, bool Terms = false>
 struct pair_tiles {
   static_assert(!Terms || !Weight::given, "terms come without a weight");
   static constexpr int threads = tile_threads,
                        blocks_per_processor = Terms || (Weight::given && (Heat || !Weight::of_later_key)) ? 1 : 2;
   static constexpr int values = Weight::given ? 3 : (Terms ? 1 + terms_of_pair : 1);
-  /// Sums of a quarter of a row, 32 pairs.
+  /// The sum of a quarter of a row, 32 pairs.
   using partial = std::conditional_t<Weight::given, double, float>;
 
   tile_list tiles;
   tile_keys keys;
   const tile_bucket* buckets;
-  const double* scale;  ///< (buckets) of the keys
+  const double* scale;  ///< (buckets) scale of the keys
   tile_sums out;
   tile_heat heat;
   Weight weight;
@@ -57,7 +57,7 @@ struct pair_tiles {
   };
   /// After the Gram matrix, the memory of its operands holds the plasticity (with Terms v) of all pairs, for a heatmap,
   /// and the sums (values, rows, 4) of quarters of rows. A row's stride is 5 modulo the 32 banks, so that the rows of a
-  /// column lie in different banks, and a warp writes to no bank more than twice at once.
+  /// column lie in different banks and a warp writes to no bank more than twice at once.
   static constexpr int heat_row = tile_side + 5;
   static constexpr int heat_bytes = Heat ? tile_side * heat_row * static_cast<int>(sizeof(float)) : 0;
   static constexpr int sum_bytes = values * tile_side * 4 * static_cast<int>(sizeof(partial));
@@ -138,7 +138,7 @@ struct pair_tiles {
   static constexpr bool may_be_whole = !Weight::given && !Terms;
 
   static QKGEOM_HD int first_column_of(int t) { return warp_place(t).column + t % 4 * 2; }
-  /// Column of a thread's pair i, counted from its first column.
+  /// Returns the column of a thread's pair i, counted from its first column.
   static QKGEOM_HD int column_step(int i) { return i / 2 * 8 + i % 2; }
 
   /// Norms and scores of a thread's eight columns.
@@ -165,12 +165,12 @@ struct pair_tiles {
     return me.row + me.lane / 4 + 16 * m + 8 * half;
   }
 
-  /// First element of a key's operands.
+  /// Returns the first element of a key's operands.
   QKGEOM_HD index_t place(const placed_tile& tile, index_t key) const {
     return (tile.span.bucket * tiles.n + key) * keys.operand.width;
   }
 
-  /// The factor that undoes the keys' scale in sums of a value.
+  /// Returns the factor that undoes the keys' scale in sums of a value.
   static QKGEOM_HD double unit_of(int value, double scale) {
     if (!Terms || value < 2 || value > 6) return 1;
     return value < 4 ? 1 / scale : 1 / (scale * scale);
@@ -204,7 +204,7 @@ struct pair_tiles {
               side.position[0][r] == side.position[1][c], to);
   }
 
-  /// A function of i: whether pair i of a thread's eight is admitted. Whole: all are.
+  /// Returns a function of i: whether pair i of a thread's eight is admitted. Whole: all are.
   template <bool Whole>
   QKGEOM_HD static auto admitted_of(const placed_tile& tile, const shared_values& side, int t, int r) {
     const column_run run = side.admitted.columns(tile, r);
@@ -212,8 +212,7 @@ struct pair_tiles {
     return [=](int i) { return Whole || (first <= column_step(i) && column_step(i) < end); };
   }
 
-  /// v of the thread's eight pairs of row `r`, whose products g holds, and for which of them the Gram form has
-  /// cancelled.
+  /// Sets v of the thread's eight pairs of row `r` from the products g, and marks pairs whose Gram form has cancelled.
   template <bool Whole>
   QKGEOM_HD static void read_row(const placed_tile& tile, const shared_values& side, const columns_of_thread& columns,
                                  const float (&g)[4][4], int half, int t, int r, doubtful_row& v) {
@@ -232,7 +231,7 @@ struct pair_tiles {
       if (is_pair(i) && !(v.value[i] > (ni + columns.norm[i]) * cancelled)) v.doubtful |= 1u << i;
   }
 
-  /// Sums over the thread's eight pairs of row `r`.
+  /// Adds the sums over the thread's eight pairs of row `r`.
   template <bool Whole>
   QKGEOM_HD void add_row(const placed_tile& tile, const tile_bucket& bucket, const shared_values& side,
                          const columns_of_thread& columns, const float (&v)[row_pairs], int t, int r, float* plasticity,
@@ -308,8 +307,8 @@ struct pair_tiles {
     add_to(heat.weight + x.place, x.weight);
   }
 
-  /// Adds the plasticity of half a row to the heatmap, a run at a time. Without a weight the last run is returned
-  /// instead: it is mostly the only one, and neighbours have the same cell.
+  /// Adds the plasticity of half a row to the heatmap, a run at a time. Without a weight it returns the last run,
+  /// mostly the only one, since neighbours have the same cell.
   QKGEOM_HD joined add_heat(const float* plasticity, const shared_values& side, const placed_tile& tile,
                             const tile_bucket& bucket, int t) const {
     const index_t offset = bucket.problem * heat.cells.width * heat.cells.width;

@@ -11,20 +11,20 @@ namespace qkgeom::tile {
 
 inline constexpr int tile_side = 128, tile_threads = 256;
 
-/// A run of tiles of one query bucket over keys [first, first + count). `large`: one group of more than tile_side keys,
-/// the upper triangle of its tiles, a sum per tile. Else small groups in one tile, a sum per key.
+/// A run of pair tiles of one query bucket over keys [first, first + count). `large`: one group of more than tile_side
+/// keys, the upper triangle of its tiles, a sum per tile. Otherwise small groups in one tile, a sum per key.
 struct tile_span {
   index_t first_tile = 0, first = 0, count = 0, first_range = 0;
   std::int32_t ranges = 1, bucket = 0, large = 0;
   std::int32_t unused = 0;  ///< no padding, so that every byte that goes to a device is set
 };
 
-/// The span of every 2^shift-th tile, from which a short search finds any tile's. Spans are in the order of tiles.
+/// A table of the span of every 2^shift-th tile, from which a short search finds any span. Spans are in tile order.
 struct span_table {
   std::vector<std::int32_t> at;  ///< ends with the last span
   int shift = 0;
 
-  /// With at most `most` entries before the last.
+  /// Makes a table of at most `most` entries before the last.
   span_table(const std::vector<tile_span>& spans, index_t tiles, index_t most) {
     while ((tiles - 1) >> shift >= most) ++shift;
     for (std::size_t s = 0; s < spans.size(); ++s) {
@@ -35,7 +35,7 @@ struct span_table {
   }
 };
 
-/// The span that holds a tile; `at` and `shift` are those of a `span_table`.
+/// Returns the span that holds a tile; `at` and `shift` are members of a `span_table`.
 QKGEOM_HD inline const tile_span& span_of(const tile_span* spans, const std::int32_t* at, int shift, index_t tile) {
   index_t low = at[tile >> shift], high = index_t{at[(tile >> shift) + 1]} + 1;
   while (high - low > 1) {
@@ -45,7 +45,7 @@ QKGEOM_HD inline const tile_span& span_of(const tile_span* spans, const std::int
   return spans[low];
 }
 
-/// Number, within a span, of the range that admits a key; -1: none does.
+/// Returns the number, within a span, of the range that admits a key; -1 if none does.
 QKGEOM_HD inline std::int32_t range_of(const tile_span& span, const group_range* ranges, index_t key) {
   std::int32_t low = 0, high = span.ranges;
   while (high - low > 1) {
@@ -56,12 +56,12 @@ QKGEOM_HD inline std::int32_t range_of(const tile_span& span, const group_range*
   return key >= r.first && key < r.first + r.count ? low : -1;
 }
 
-/// First keys of the two sides of a tile.
+/// The first keys of the two sides of a tile.
 struct tile_place {
   index_t i0, j0;
 };
-/// Tile number `number` of a span. Tiles are numbered square by square, 8 x 8 tiles each: tiles that run at the same
-/// time then read few keys.
+/// Returns the place of tile `number` of a span. Tiles are numbered square by square, 8 x 8 tiles each, so that tiles
+/// that run at the same time read few keys.
 QKGEOM_HD inline tile_place place_of(const tile_span& span, index_t number) {
   if (!span.large) return {span.first, span.first};
   constexpr index_t side = 8;
@@ -82,7 +82,7 @@ struct sum_span {
   std::int32_t unused = 0;  ///< no padding
 };
 
-/// The tiles of the query buckets that admit the same keys, over these ranges of them.
+/// The pair tiles of the query buckets that admit the same keys, over these ranges of them.
 struct tile_plan {
   std::vector<group_range> ranges;
   std::vector<tile_span> spans;  ///< first_tile and first_range from 0

@@ -37,25 +37,25 @@ struct four_floats {
 struct fragment {
   std::uint32_t word[4];
 };
-/// A thread's share of 64 x 32 products: 4 x 4 tiles of 16 x 8.
+/// A thread's share of 64 x 32 products: 4 x 4 register tiles of 16 x 8.
 struct products {
   float value[4][4][4];
 };
 
-/// Eight numbers of a thread; those whose bit of `doubtful` is set are wrong.
+/// Eight numbers of a thread; `doubtful` has the bits of the wrong ones.
 struct doubtful_row {
   static constexpr int size = 8;
   float value[size];
   unsigned doubtful;
 };
 
-/// What a thread adds to the two numbers at `place`; nothing where that is negative.
+/// A thread's addition to the two numbers at `place`; none if that is negative.
 struct joined {
   long long place;
   unsigned long long sum, weight;
 };
 
-/// Adds atomically. Integers, so that the order of blocks does not matter.
+/// Adds integers atomically, so that the order of blocks does not matter.
 QKGEOM_HD inline void add_to(unsigned long long* to, unsigned long long x) {
 #if defined(__CUDA_ARCH__)
   atomicAdd(to, x);
@@ -65,7 +65,7 @@ QKGEOM_HD inline void add_to(unsigned long long* to, unsigned long long x) {
 }
 
 #if !defined(__CUDA_ARCH__)
-/// Replaces *to by x, atomically, where better(x, *to).
+/// Replaces *to by x, atomically, if better(x, *to).
 template <class Better>
 void keep(unsigned long long* to, unsigned long long x, Better better) {
   const std::atomic_ref<unsigned long long> at(*to);
