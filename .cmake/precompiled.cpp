@@ -13,4 +13,5 @@
 #include "qkgeom/plasticity/detail/merge.hpp"
 #include "qkgeom/plasticity/detail/profile_of.hpp"
 #include "qkgeom/plasticity/detail/query_choice_bodies.hpp"
+#include "qkgeom/plasticity/detail/summary.hpp"
 #include "qkgeom/stats/detail/interval.hpp"

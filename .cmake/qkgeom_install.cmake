@@ -1,20 +1,15 @@
 # SPDX-License-Identifier: MIT
-# cmake --install, and the package that find_package(qkgeom [COMPONENTS io compiled thrust cuda]) reads. Component `qkgeom_library` is what
+# cmake --install, and the package that find_package(qkgeom [COMPONENTS compiled io report thrust cuda]) reads. Component `qkgeom_library` is what
 # another project needs; programs, and files for them, are the component `qkgeom_programs`.
 
-# Installs the program TARGET as qkgeom-TARGET, with hyphens for underscores, and TARGET-cuda likewise, if they were
-# built. The file of the build tree is copied as it is: its run path finds libraries that lie where the linker does not
-# look by itself, such as cuDNN's.
+# Installs the program TARGET and TARGET-cuda, if they were built. The file of the build tree is copied as it is: its run
+# path finds libraries that lie where the linker does not look by itself, such as cuDNN's.
 function(qkgeom_install_program target)
-  if(NOT QKGEOM_INSTALL)
-    return()
+  if(QKGEOM_INSTALL)
+    install(PROGRAMS "$<TARGET_FILE:${target}>" DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT qkgeom_programs OPTIONAL)
+    install(PROGRAMS "$<TARGET_FILE_DIR:${target}>/${target}-cuda" DESTINATION "${CMAKE_INSTALL_BINDIR}"
+      COMPONENT qkgeom_programs OPTIONAL)
   endif()
-  string(REGEX REPLACE "^qkgeom-" "" _name "${target}")
-  string(REPLACE "_" "-" _name "qkgeom-${_name}")
-  foreach(_twin IN ITEMS "" "-cuda")
-    install(PROGRAMS "$<TARGET_FILE_DIR:${target}>/${target}${_twin}" DESTINATION "${CMAKE_INSTALL_BINDIR}"
-      RENAME "${_name}${_twin}" COMPONENT qkgeom_programs OPTIONAL)
-  endforeach()
 endfunction()
 
 if(NOT QKGEOM_INSTALL)
@@ -22,6 +17,8 @@ if(NOT QKGEOM_INSTALL)
 endif()
 include(CMakePackageConfigHelpers)
 if(QKGEOM_BUILD_EXAMPLES)
+  install(FILES examples/qkgeom/completion.bash DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions"
+    RENAME qkgeom COMPONENT qkgeom_programs)
   install(DIRECTORY examples/thesis/data/ DESTINATION "${CMAKE_INSTALL_DATADIR}/qkgeom/thesis" COMPONENT qkgeom_programs)
 endif()
 
@@ -32,17 +29,14 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/qkgeom" DESTINATION "${CMAKE_IN
 install(TARGETS qkgeom EXPORT qkgeom_targets)
 install(EXPORT qkgeom_targets FILE qkgeomTargets.cmake NAMESPACE qkgeom:: DESTINATION "${_qkgeom_package_dir}"
   COMPONENT qkgeom_library)
-if(TARGET qkgeom_io)
-  install(TARGETS qkgeom_io EXPORT qkgeom_io_targets)
-  install(EXPORT qkgeom_io_targets FILE qkgeomIoTargets.cmake NAMESPACE qkgeom:: DESTINATION "${_qkgeom_package_dir}"
-    COMPONENT qkgeom_library)
-endif()
 
-# Headers need no build: what was not built is not installed, and the component `compiled` not found.
-install(TARGETS qkgeom_compiled EXPORT qkgeom_compiled_targets
-  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT qkgeom_library OPTIONAL)
-install(EXPORT qkgeom_compiled_targets FILE qkgeomCompiledTargets.cmake NAMESPACE qkgeom::
-  DESTINATION "${_qkgeom_package_dir}" COMPONENT qkgeom_library)
+# Headers need no build: an archive that was not built is not installed, and its component not found.
+foreach(_name IN LISTS _qkgeom_archives)
+  install(TARGETS qkgeom_${_name} EXPORT qkgeom_${_name}_targets
+    ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT qkgeom_library OPTIONAL)
+  install(EXPORT qkgeom_${_name}_targets FILE qkgeom_${_name}_targets.cmake NAMESPACE qkgeom::
+    DESTINATION "${_qkgeom_package_dir}" COMPONENT qkgeom_library)
+endforeach()
 
 configure_package_config_file("${PROJECT_SOURCE_DIR}/.cmake/qkgeomConfig.cmake.in"
   "${PROJECT_BINARY_DIR}/qkgeomConfig.cmake" INSTALL_DESTINATION "${_qkgeom_package_dir}"

@@ -35,4 +35,4 @@ endif()
 
 # qkgeom_intree: what a program or test of this project links.
 add_library(qkgeom_intree INTERFACE)
-target_link_libraries(qkgeom_intree INTERFACE qkgeom_compiled qkgeom_warnings $<TARGET_NAME_IF_EXISTS:qkgeom_io>)
+target_link_libraries(qkgeom_intree INTERFACE $<TARGET_NAME_IF_EXISTS:qkgeom_report> qkgeom_compiled qkgeom_warnings)

@@ -21,7 +21,16 @@ target_include_directories(qkgeom INTERFACE
 target_compile_features(qkgeom INTERFACE cxx_std_20)
 target_link_libraries(qkgeom INTERFACE Eigen3::Eigen Boost::headers Threads::Threads)
 
-# Files (room io/, and adapt/xtensor.hpp): only this needs nlohmann-json and xtensor, so it is a target of its own.
+# qkgeom::compiled: the mathematics' heavy bodies compiled once; with QKGEOM_PRECOMPILED the headers only declare them
+# (core/config.hpp).
+add_library(qkgeom_compiled STATIC "${PROJECT_SOURCE_DIR}/.cmake/precompiled.cpp")
+target_link_libraries(qkgeom_compiled PUBLIC qkgeom)
+target_compile_definitions(qkgeom_compiled PUBLIC QKGEOM_PRECOMPILED)
+set_source_files_properties("${PROJECT_SOURCE_DIR}/.cmake/precompiled.cpp" PROPERTIES COMPILE_OPTIONS "${QKGEOM_KERNEL_OPTIONS}")
+
+# qkgeom::io and qkgeom::report: the rooms that are no mathematics, a header and a .cpp beside it. Only they need
+# nlohmann-json and xtensor. They are compiled as any user of the headers is, so that who links them may still have the
+# mathematics for his own CPU; what they take of it stands in them as inline functions.
 if(QKGEOM_BUILD_TESTS OR QKGEOM_BUILD_EXAMPLES OR QKGEOM_BUILD_CAPTURE)
   set(_qkgeom_io_required REQUIRED)
 else()
@@ -29,23 +38,21 @@ else()
 endif()
 find_package(nlohmann_json 3.11 ${_qkgeom_io_required})
 find_package(xtensor 0.24 ${_qkgeom_io_required})
+set(_qkgeom_archives compiled)
 if(nlohmann_json_FOUND AND xtensor_FOUND)
-  add_library(qkgeom_io INTERFACE)
-  add_library(qkgeom::io ALIAS qkgeom_io)
-  set_target_properties(qkgeom_io PROPERTIES EXPORT_NAME io)
-  target_link_libraries(qkgeom_io INTERFACE qkgeom nlohmann_json::nlohmann_json xtensor)
+  foreach(_room IN ITEMS io report)
+    file(GLOB _sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/qkgeom/${_room}/*.cpp")
+    add_library(qkgeom_${_room} STATIC ${_sources})
+  endforeach()
+  target_link_libraries(qkgeom_io PUBLIC qkgeom nlohmann_json::nlohmann_json xtensor)
+  target_link_libraries(qkgeom_report PUBLIC qkgeom_io)
+  list(APPEND _qkgeom_archives io report)
 endif()
 
-# qkgeom::compiled: the heavy bodies compiled once; with QKGEOM_PRECOMPILED the headers only declare them (core/config.hpp).
-add_library(qkgeom_compiled STATIC "${PROJECT_SOURCE_DIR}/.cmake/precompiled.cpp")
-target_link_libraries(qkgeom_compiled PUBLIC qkgeom PRIVATE $<BUILD_INTERFACE:$<TARGET_NAME_IF_EXISTS:qkgeom_warnings>>)
-if(TARGET qkgeom_io)   # its bodies, and those of report/; who calls them links qkgeom::io
-  target_sources(qkgeom_compiled PRIVATE "${PROJECT_SOURCE_DIR}/.cmake/precompiled_io.cpp")
-  target_link_libraries(qkgeom_compiled PRIVATE $<BUILD_INTERFACE:qkgeom_io>)
-endif()
-target_compile_definitions(qkgeom_compiled PUBLIC QKGEOM_PRECOMPILED)
-set_source_files_properties("${PROJECT_SOURCE_DIR}/.cmake/precompiled.cpp" PROPERTIES COMPILE_OPTIONS "${QKGEOM_KERNEL_OPTIONS}")
-set_target_properties(qkgeom_compiled PROPERTIES UNITY_BUILD OFF   # its files at once
-  POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden)       # for shared libraries too
-add_library(qkgeom::compiled ALIAS qkgeom_compiled)
-set_target_properties(qkgeom_compiled PROPERTIES EXPORT_NAME compiled EXCLUDE_FROM_ALL $<NOT:$<BOOL:${PROJECT_IS_TOP_LEVEL}>>)
+foreach(_name IN LISTS _qkgeom_archives)
+  add_library(qkgeom::${_name} ALIAS qkgeom_${_name})
+  target_link_libraries(qkgeom_${_name} PRIVATE $<BUILD_INTERFACE:$<TARGET_NAME_IF_EXISTS:qkgeom_warnings>>)
+  set_target_properties(qkgeom_${_name} PROPERTIES EXPORT_NAME ${_name}
+    EXCLUDE_FROM_ALL $<NOT:$<BOOL:${PROJECT_IS_TOP_LEVEL}>>
+    POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden)   # for shared libraries too
+endforeach()

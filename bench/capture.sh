@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # capture.sh [PROGRAM] [PYTHON]
-# qkgeom-capture beside transformers with PyTorch (sdpa attention) in one run, taking turns: the bundled model at 8192
+# qkgeom capture beside transformers with PyTorch (sdpa attention) in one run, taking turns: the bundled model at 8192
 # tokens a document, a random Llama of 100 M parameters at 4096, and with GGUF=FILE that Llama (examples/real_model.sh
 # fetches SmolLM2-135M) at 2048 and 8192, ours from the safetensors that transformers reads and from the GGUF itself; all
 # heads, f32 and bf16, two threads. Prints tokens/s, peak memory and the ratios; writes bench/results/capture-MODEL.json.
@@ -53,7 +53,7 @@ for dtype in ("f32", "bf16"):
     r["speed_ratio"] = r["qkgeom_capture"]["tokens_per_s"] / r["transformers"]["tokens_per_s"]
     r["memory_ratio"] = r["qkgeom_capture"]["peak_rss_mb"] / r["transformers"]["peak_rss_mb"]
     result[dtype] = r
-    print("  %-4s  qkgeom-capture %6.0f tokens/s, %4.0f MB   transformers %6.0f tokens/s, %4.0f MB   speed x %.2f, memory x %.2f" % (
+    print("  %-4s  qkgeom capture %6.0f tokens/s, %4.0f MB   transformers %6.0f tokens/s, %4.0f MB   speed x %.2f, memory x %.2f" % (
         dtype, r["qkgeom_capture"]["tokens_per_s"], r["qkgeom_capture"]["peak_rss_mb"], r["transformers"]["tokens_per_s"],
         r["transformers"]["peak_rss_mb"], r["speed_ratio"], r["memory_ratio"]))
 with open(target, "w") as f:

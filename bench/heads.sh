@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# heads.sh [HEADS...]   CPU seconds of `heads` on a real capture: all 64 heads of the bundled model, 12 documents of 8192
+# heads.sh [HEADS...]   CPU seconds of `qkgeom heads` on a real capture: all 64 heads of the bundled model, 12 documents of 8192
 # tokens, about 24 queries and keys of each of a document's 16 buckets, with moments. Several programs (one of an earlier
 # commit, say) take turns; prints the least of each program, all threads together, and its speed in units of the first's.
-# HEADS [build/native/bin/heads]: programs. CAPTURE: a capture to read in place of the one that is made here by
-# CAPTURER [build/native/bin/qkgeom-capture]. ROUNDS [3]; THREADS [2]; ARGUMENTS: more arguments of `heads`.
+# HEADS [build/native/bin/qkgeom-heads]: programs. CAPTURE: a capture to read in place of the one that is made here by
+# CAPTURER [build/native/bin/qkgeom-capture]. ROUNDS [3]; THREADS [2]; ARGUMENTS: more arguments of `qkgeom heads`.
 set -euo pipefail
 case ${1-} in
   -h | --help) sed -n '3,8s/^# //p' "${BASH_SOURCE[0]}"; exit 0 ;;
 esac
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 programs=("$@")
-((${#programs[@]})) || programs=("$root/build/native/bin/heads")
+((${#programs[@]})) || programs=("$root/build/native/bin/qkgeom-heads")
 for program in "${programs[@]}"; do
   [[ -x $program ]] || { echo "$program is not there: cmake --preset native && cmake --build --preset native" >&2; exit 2; }
 done

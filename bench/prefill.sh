@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # prefill.sh [--program FILE] [--python FILE] [--out FILE]
-# qkgeom-capture on the GPU beside transformers with PyTorch (sdpa attention) on the same card, taking turns: one long
+# qkgeom capture on the GPU beside transformers with PyTorch (sdpa attention) on the same card, taking turns: one long
 # document through models of real shapes with random weights, in bf16. Prints tokens/s, peak device memory and the
 # ratios, and writes FILE [bench/results/prefill.json], anew after each length, so that an end by the clock loses one.
 # FILE of --program [build/release/bin/qkgeom-capture]; of --python [python3]: with torch, transformers, tokenizers;
-# where it lacks them, qkgeom-capture runs alone if the models are at hand (MODELS_FOLDER).
+# where it lacks them, qkgeom capture runs alone if the models are at hand (MODELS_FOLDER).
 # SHAPES ["qwen3-0.6b llama-3.1-8b ministral-3-14b"], TOKENS ["32768 131072"], RESIDENT ["all stream"]: how
-# qkgeom-capture keeps weights; LAYERS [the shape's own]: fewer, and then tokens/s and memory are of those layers alone;
+# qkgeom capture keeps weights; LAYERS [the shape's own]: fewer, and then tokens/s and memory are of those layers alone;
 # MODELS_FOLDER [a scratch folder, in /dev/shm where it has 40 GB]; SECONDS_LEFT [no limit]: begins no length that
 # would not end by then, as the one before went; DEVICE [cuda]: cpu tries the script out where there is no GPU.
 set -euo pipefail

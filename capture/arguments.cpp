@@ -65,7 +65,7 @@ void choose_heads(const std::string& text, head_choice& choice) {
     choice.list = is_file ? read_head_list(text) : parse_head_words(text, "--heads");
 }
 
-/// Declares each option as --NAME, for qkgeom-evaluate those that it takes.
+/// Declares each option as --NAME, for qkgeom evaluate those that it takes.
 struct declaration {
   CLI::App& app;
   bool evaluation;
@@ -183,13 +183,13 @@ bool parsed(CLI::App& app, int argc, const char* const* argv) {
 }  // namespace
 
 std::optional<capture_arguments> parse_arguments(int argc, const char* const* argv) {
-  CLI::App app("Captures queries and keys of attention heads from text and a checkpoint.", "qkgeom-capture");
+  CLI::App app("Captures queries and keys of attention heads from text and a checkpoint.", "qkgeom capture");
   capture_arguments arguments;
   capture_options& options = arguments.options = settings_of_protocol(argc, argv);
   raw_options raw;
   declare_common(app, options, raw, false);
   app.add_option("--short", raw.short_length,
-                 "cut documents at so many tokens instead of the protocol's length, and keep what what_if needs to "
+                 "cut documents at so many tokens instead of the protocol's length, and keep what qkgeom what-if needs to "
                  "carry the analysis to that length: rows from before the rotary embedding, and --moments")
       ->check(CLI::Range(index_t{1}, most_tokens));
   auto* const plan = app.add_flag(
@@ -221,7 +221,7 @@ std::optional<capture_arguments> parse_arguments(int argc, const char* const* ar
 std::optional<evaluation_arguments> parse_evaluation(int argc, const char* const* argv) {
   CLI::App app(
       "Evaluates a model with and without changes to some heads: loss by position, and recall of earlier tokens.",
-      "qkgeom-evaluate");
+      "qkgeom evaluate");
   evaluation_arguments arguments;
   evaluation_options& options = arguments.options;
   options.capture = settings_of_protocol(argc, argv);
@@ -231,7 +231,7 @@ std::optional<evaluation_arguments> parse_evaluation(int argc, const char* const
                                .include_windowed = true};
   raw_options raw;
   declare_common(app, options.capture, raw, true);
-  app.add_option("--conditions", options.conditions, "heads to change: JSON, as choose_heads writes it [none]");
+  app.add_option("--conditions", options.conditions, "heads to change: JSON, as qkgeom choose-heads writes it [none]");
   app.add_option("--distances", options.distances,
                  "tokens between what a probe shows and asks for, e.g. 512,2048 [no probes]")
       ->delimiter(',')

@@ -15,7 +15,7 @@ struct device_choice {
   resident_layers resident = resident_layers::automatic;  ///< on a GPU
 };
 
-/// The command line of qkgeom-capture, parsed.
+/// The command line of qkgeom capture, parsed.
 struct capture_arguments {
   capture_options options;
   bool plan = false;                       ///< print an estimate and stop
@@ -25,18 +25,18 @@ struct capture_arguments {
   device_choice device{};
 };
 
-/// The command line of qkgeom-evaluate, parsed.
+/// The command line of qkgeom evaluate, parsed.
 struct evaluation_arguments {
   evaluation_options options;
   bool plan = false;  ///< only say what the evaluation would take
   device_choice device{};
 };
 
-/// Parses qkgeom-capture's command line; options override settings of the protocol that `--protocol` names. Prints --help and
+/// Parses qkgeom capture's command line; options override settings of the protocol that `--protocol` names. Prints --help and
 /// then returns none. Throws `error` with one sentence on anything else that cannot run.
 std::optional<capture_arguments> parse_arguments(int argc, const char* const* argv);
 
-/// Parses qkgeom-evaluate's command line likewise.
+/// Parses qkgeom evaluate's command line likewise.
 std::optional<evaluation_arguments> parse_evaluation(int argc, const char* const* argv);
 
 }  // namespace qkgeom

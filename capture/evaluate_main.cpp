@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
-// qkgeom-evaluate: loss and recall of a model with some of its heads changed.
+// qkgeom evaluate: loss and recall of a model with some of its heads changed.
 #include <fmt/format.h>
 
 #include <iostream>
 
 #include "capture/arguments.hpp"
 #include "capture/forward/products/blas.hpp"
-#include "qkgeom/io/cuda_program.hpp"
-#include "qkgeom/io/one_process.hpp"
 #include "qkgeom/io/program.hpp"
 
 namespace {
@@ -44,5 +42,5 @@ void run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   qkgeom::set_blas_environment(argv);
-  return qkgeom::run_program("qkgeom-evaluate", [&] { run(argc, argv); });
+  return qkgeom::run_program("qkgeom evaluate", [&] { run(argc, argv); });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// qkgeom-capture: text and a checkpoint in, queries and keys of attention heads out.
+// qkgeom capture: text and a checkpoint in, queries and keys of attention heads out.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -12,13 +12,11 @@
 #include "capture/job/reference.hpp"
 #include "capture/on_cpu.hpp"
 #include "qkgeom/io/capture_check.hpp"
-#include "qkgeom/io/cuda_program.hpp"
 #include "qkgeom/io/program.hpp"
 
 #if defined(QKGEOM_WITH_MPI)
 #include "capture/job/mpi/mpi_group.hpp"
 #else
-#include "qkgeom/io/one_process.hpp"
 #endif
 
 namespace {
@@ -131,7 +129,7 @@ int run(int argc, char** argv) {
 #endif
 #if defined(QKGEOM_WITH_MPI)
   int status = 0;
-  run_with_mpi("qkgeom-capture", "the same command with --resume goes on from the shards that are whole",
+  run_with_mpi("qkgeom capture", "the same command with --resume goes on from the shards that are whole",
                [&](process_group& group) { status = run(*asked, group); });
   return status;
 #else
@@ -145,6 +143,6 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   qkgeom::set_blas_environment(argv);
   int status = 0;
-  const int failed = qkgeom::run_program("qkgeom-capture", [&] { status = run(argc, argv); });
+  const int failed = qkgeom::run_program("qkgeom capture", [&] { status = run(argc, argv); });
   return failed != 0 ? failed : status;
 }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// qkgeom-merge: the parts of a capture, made by qkgeom-capture --part, as one capture.
+// qkgeom merge: the parts of a capture, made by qkgeom capture --part, as one capture.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/io/capture_merge.hpp"
-#include "qkgeom/io/one_process.hpp"
 #include "qkgeom/io/program.hpp"
 
 namespace {
@@ -14,7 +13,7 @@ namespace {
 using namespace qkgeom;
 
 void merge(int argc, char** argv) {
-  CLI::App app("Makes one capture of its parts, the same bytes as qkgeom-capture without --part.", "qkgeom-merge");
+  CLI::App app("Makes one capture of its parts, the same bytes as qkgeom capture without --part.", "qkgeom merge");
   std::vector<std::filesystem::path> parts;
   std::filesystem::path out;
   app.add_option("PART", parts, "folders of all parts of one capture, in any order")->required();
@@ -36,5 +35,5 @@ void merge(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return qkgeom::run_program("qkgeom-merge", [&] { merge(argc, argv); });
+  return qkgeom::run_program("qkgeom merge", [&] { merge(argc, argv); });
 }

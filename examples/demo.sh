@@ -7,13 +7,13 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common/prepare.sh"
 options demo "$@"
-prepare heads qkgeom-capture
+prepare heads capture
 
 step "Capturing queries and keys of all heads: 12 books of 8192 tokens"
-"$bin/qkgeom-capture" --model "$data/lc-4096-to-8192-step-10" --jsonl "$data/heldout.jsonl" \
+"$bin/qkgeom" capture --model "$data/lc-4096-to-8192-step-10" --jsonl "$data/heldout.jsonl" \
   --max-length 8192 --heads all --bucket-size 512 --rate 24 --out "$out/capture" --resume
 
 step "PCA, rotation and plasticity of every head"
-"$bin/heads" "$out/capture" --out "$out"
+"$bin/qkgeom" heads "$out/capture" --out "$out"
 
-step "Done. The capture itself is in $out/capture; build/native/bin/heads --help lists further analyses."
+step "Done. The capture itself is in $out/capture; build/native/bin/qkgeom heads --help lists further analyses."

@@ -12,7 +12,7 @@ options real_model "$@"
 model=${2-}
 [[ -z $model ]] || model=$(realpath "$model")
 context=8192
-prepare heads report drop_split what_if qkgeom-capture
+prepare heads report drop-split what-if capture
 
 step "The model and the text"
 bash .ci/install-packages.sh tests   # among them python3-venv
@@ -52,21 +52,21 @@ model=${model:-$out/model.gguf}
 
 capture() { # TEXT TOKENS FOLDER OPTIONS...
   step "Capturing $2 tokens of each of $1.jsonl"
-  "$bin/qkgeom-capture" --model "$model" --jsonl "$out/$1.jsonl" --max-length "$2" \
+  "$bin/qkgeom" capture --model "$model" --jsonl "$out/$1.jsonl" --max-length "$2" \
     --rate 24 --out "$3" --resume "${@:4}"
 }
 capture others "$context" "$out/whole"
 step "Every head over $context tokens, under several query models"
-"$bin/heads" "$out/whole" --covariance joint,diagonal,full,empirical --out "$out/heads"
+"$bin/qkgeom" heads "$out/whole" --covariance joint,diagonal,full,empirical --out "$out/heads"
 step "Why plasticity falls"
-"$bin/drop_split" "$out/whole" --out "$out/drops"
+"$bin/qkgeom" drop-split "$out/whole" --out "$out/drops"
 step "A page"
-"$bin/report" "$out/whole" --out "$out/report"
+"$bin/qkgeom" report "$out/whole" --out "$out/report"
 
 for tokens in 512 1024 2048; do
   capture documents "$tokens" "$out/short-$tokens" --pre-rope
   step "Predicting $context tokens from $tokens"
-  "$bin/what_if" "$out/short-$tokens" --context "$context" --actual "$out/whole" --out "$out/from-$tokens"
+  "$bin/qkgeom" what-if "$out/short-$tokens" --context "$context" --actual "$out/whole" --out "$out/from-$tokens"
 done
 
 step "Done. docs/real-model.md and docs/long-from-short.md read these tables."

@@ -12,11 +12,11 @@ function(add_consumer name source programs project)   # more arguments for CMake
 endfunction()
 
 set(_project)
-if(TARGET qkgeom-capture AND TARGET heads)
+if(TARGET qkgeom-capture AND TARGET qkgeom-heads)
   set(_project "${PROJECT_SOURCE_DIR}")
 endif()
 add_consumer(installed_package "${PROJECT_SOURCE_DIR}/examples/consumer" consumer "${_project}")
-set(_programs with_io with_compiled with_compiled_io)
+set(_programs with_io with_compiled with_report with_compiled_report)
 if(TARGET qkgeom::thrust_cpu)
   list(APPEND _programs with_thrust)
 endif()

@@ -33,7 +33,7 @@ done
 limit=${TIME_LIMIT:-570}
 until=$limit  # the end of a step that may not take all that is left
 build=$root/build/gpu
-programs=(qkgeom_test_gpu gpu_bench library_device qkgeom-capture qkgeom-capture-cuda heads heads-cuda)
+programs=(qkgeom_test_gpu gpu_bench library_device qkgeom-capture qkgeom-capture-cuda qkgeom-heads qkgeom-heads-cuda)
 step() { echo "== $1 ($SECONDS s)"; }
 
 # Whole packages, but of Boost only what is included from here, and of OpenBLAS only the shared library.
@@ -189,7 +189,7 @@ stage_programs() {
   mkdir "$scratch/bin" "$scratch/lib"
   for name in "${programs[@]}"; do strip -o "$scratch/bin/$name" "$build/bin/$name"; done
   # The C and C++ libraries are everywhere, and CUDA's too large.
-  ldd "$build"/bin/{qkgeom_test_gpu,gpu_bench,qkgeom-capture-cuda,heads-cuda} | awk '$3 ~ "^/" { print $3 }' | sort -u |
+  ldd "$build"/bin/{qkgeom_test_gpu,gpu_bench,qkgeom-capture-cuda,qkgeom-heads-cuda} | awk '$3 ~ "^/" { print $3 }' | sort -u |
     grep -vE '/lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|cu[a-zA-Z]+|nv[a-zA-Z]+)\.so' | xargs cp -L -t "$scratch/lib"
   git -C "$root" describe --always --dirty >"$scratch/commit"
   tar -C "$scratch" --sort=name --mtime='2000-01-01 00:00Z' --owner=0 --group=0 --numeric-owner --mode=u+rwX,go+rX \
@@ -242,7 +242,7 @@ if ((build_only)); then
     ./$program || code=$?
     echo "$program: exit status $code"
   done
-  for program in qkgeom-capture-cuda heads-cuda; do
+  for program in qkgeom-capture-cuda qkgeom-heads-cuda; do
     ./$program --help >help.log || status=1
     head -1 help.log
   done
@@ -286,7 +286,7 @@ if wanted example; then
     timeout "$(left 60)" ./qkgeom-capture --model "$data/lc-4096-to-8192-step-10" --jsonl "$data/heldout.jsonl" --examples 3 \
       --max-length 4096 --bucket-size 512 --rate 64 --softmax --device $device --out "$build/softmax-$device" 2>"$build/$device.log" ||
       failed "capture --softmax with --device $device failed: $(tail -1 "$build/$device.log")"
-    timeout "$(left 60)" ./heads "$build/softmax-$device" --no-figures --out "$build/softmax-heads-$device" >"$build/heads.log" 2>&1 ||
+    timeout "$(left 60)" ./qkgeom-heads "$build/softmax-$device" --no-figures --out "$build/softmax-heads-$device" >"$build/heads.log" 2>&1 ||
       failed "heads of a capture with --softmax failed: $(tail -1 "$build/heads.log")"
   done
   python3 "$root/tests/gpu/compare_tables.py" "$build/softmax-heads-cuda" "$build/softmax-heads-cpu" softmax.csv softmax_distance.csv ||
@@ -295,7 +295,7 @@ fi
 if wanted heads; then
   for capture in long-f32 long-bf16; do # captured rows of the bundled model
     for device in cuda cpu; do
-      timeout "$(left 60)" ./heads "$root/tests/data/golden/$capture.safetensors" --no-figures --device $device --out "$build/heads-$capture-$device" \
+      timeout "$(left 60)" ./qkgeom-heads "$root/tests/data/golden/$capture.safetensors" --no-figures --device $device --out "$build/heads-$capture-$device" \
         >"$build/heads.log" 2>&1 || failed "heads with --device $device failed: $(tail -1 "$build/heads.log")"
     done
     echo "$capture"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The capture that qkgeom-capture makes, by transformers with PyTorch: q and k of all heads at drawn positions, kept
+"""The capture that qkgeom capture makes, by transformers with PyTorch: q and k of all heads at drawn positions, kept
 through the attention interface, one document at a time, without the output matrix.
 
 Usage: capture_transformers.py MODEL JSONL OUT [--dtype f32|bf16] [--examples N] [--max-length T] [--threads N]

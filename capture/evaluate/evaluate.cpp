@@ -16,7 +16,7 @@
 #include "capture/model/checkpoint.hpp"
 #include "capture/model/head_changes.hpp"
 #include "qkgeom/io/csv.hpp"
-#include "qkgeom/io/progress.hpp"
+#include "qkgeom/io/program.hpp"
 
 namespace qkgeom {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "capture/gguf/block_types.hpp"
 #include "qkgeom/core/config.hpp"
+#include "qkgeom/io/file.hpp"
 #include "qkgeom/io/json.hpp"
-#include "qkgeom/io/mapped_file.hpp"
 
 namespace qkgeom {
 

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "qkgeom/core/error.hpp"
+#include "qkgeom/io/rope_config.hpp"
 
 namespace qkgeom {
 namespace {

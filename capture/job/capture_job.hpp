@@ -17,7 +17,7 @@
 #include "capture/job/stores/statistics_store.hpp"
 #include "capture/text/tokenizer.hpp"
 #include "qkgeom/io/capture_writer.hpp"
-#include "qkgeom/io/progress.hpp"
+#include "qkgeom/io/program.hpp"
 
 namespace qkgeom {
 

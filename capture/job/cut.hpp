@@ -7,7 +7,6 @@
 
 #include "capture/job/batches.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
-#include "qkgeom/io/capture_part.hpp"
 
 namespace qkgeom {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "capture/job/options.hpp"
-#include "qkgeom/io/mapped_file.hpp"
+#include "qkgeom/io/file.hpp"
 
 namespace qkgeom {
 

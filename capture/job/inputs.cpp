@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "capture/gguf/gguf_model.hpp"
-#include "qkgeom/io/mapped_file.hpp"
+#include "qkgeom/io/file.hpp"
 
 namespace qkgeom {
 

@@ -8,11 +8,11 @@
 
 #include "capture/job/options.hpp"
 
-// Each option of a capture is one call of f(name, value, help, where, least): qkgeom-capture takes it as --NAME, and
+// Each option of a capture is one call of f(name, value, help, where, least): qkgeom capture takes it as --NAME, and
 // `where` says who else does. Help that ends in [words] says the default. `least` is the least integer.
 namespace qkgeom {
 
-/// Where an option stands beside the command line of qkgeom-capture. Protocols and manifests write its name with _ for
+/// Where an option stands beside the command line of qkgeom capture. Protocols and manifests write its name with _ for
 /// -, manifests unless it has its type's default.
 enum option_place : unsigned { here = 0, evaluated = 1, in_protocol = 2, in_manifest = 4 };
 
@@ -117,7 +117,7 @@ void each_option(run_options& o, F&& f) {
     evaluated, 1);
   f("resume", o.resume, "continue an interrupted capture");
   f("part", o.part,
-    "K/N: capture part K of N alone, for N jobs that know nothing of one another; qkgeom-merge makes one capture of "
+    "K/N: capture part K of N alone, for N jobs that know nothing of one another; qkgeom merge makes one capture of "
     "the N folders [the whole]");
 }
 

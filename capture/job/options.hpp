@@ -9,7 +9,7 @@
 
 #include "capture/forward/forward_pass.hpp"
 #include "qkgeom/core/config.hpp"
-#include "qkgeom/io/capture_part.hpp"
+#include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/sampling/head_draw.hpp"
 #include "qkgeom/sampling/token_draw.hpp"
 

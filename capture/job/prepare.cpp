@@ -11,7 +11,6 @@
 #include "capture/job/option_list.hpp"
 #include "capture/job/plan.hpp"
 #include "qkgeom/io/file.hpp"
-#include "qkgeom/io/head_part.hpp"
 #include "qkgeom/io/json.hpp"
 #include "qkgeom/rotary/planes.hpp"
 

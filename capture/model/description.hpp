@@ -11,6 +11,7 @@
 
 #include "qkgeom/context/row_rotation.hpp"
 #include "qkgeom/core/config.hpp"
+#include "qkgeom/io/json.hpp"
 #include "qkgeom/rotary/embedding.hpp"
 
 namespace qkgeom {
@@ -184,7 +185,7 @@ struct decoder_family {
   /// If it is not empty, `read` is given the object text_config; this is the model_type of one that does not have any.
   std::string_view text_type{};
   bool text_type_alone = true;             ///< a config.json of the text alone, of `text_type`, is of this family too
-  std::string_view name{};                 ///< models, as the README lists them; empty: those of the line before
+  std::string_view name{};                 ///< models, as docs/capture.md lists them; empty: those of the line before
   std::vector<std::string_view> fields{};  ///< that change what enters the attention, and that few families know
 };
 

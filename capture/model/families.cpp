@@ -17,7 +17,7 @@ family_reader read_llama, read_llama4_text, read_smollm3, read_mistral, read_min
 
 namespace {
 
-/// The README's table has a row for each line with a name here, which lists its `model_type`s and those that follow.
+/// docs/capture.md has a row for each line with a name here, with its `model_type`s and those that follow.
 const std::vector<decoder_family> families{
     {.model_type = "llama", .read = read_llama, .name = "Llama 1, 2, 3"},
     {.model_type = "mllama",

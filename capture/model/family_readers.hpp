@@ -4,6 +4,7 @@
 #include <string>
 
 #include "capture/model/description.hpp"
+#include "qkgeom/io/rope_config.hpp"
 
 namespace qkgeom {
 

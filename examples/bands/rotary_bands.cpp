@@ -11,8 +11,8 @@
 #include "examples/common/terminal.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/csv.hpp"
-#include "qkgeom/io/progress.hpp"
-#include "qkgeom/report/estimate_columns.hpp"
+#include "qkgeom/io/program.hpp"
+#include "qkgeom/report/columns.hpp"
 #include "qkgeom/stats/interval.hpp"
 
 namespace qkgeom::examples {

@@ -3,10 +3,10 @@
 
 #include <vector>
 
-#include "examples/common/outputs.hpp"
-#include "qkgeom/rotary/planes.hpp"
-#include "qkgeom/rotary/what_if.hpp"
 #include "examples/common/numbers/causes.hpp"
+#include "examples/common/outputs.hpp"
+#include "qkgeom/io/what_if.hpp"
+#include "qkgeom/rotary/planes.hpp"
 
 namespace qkgeom::examples {
 

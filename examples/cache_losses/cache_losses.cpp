@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What rounded keys cost: losses of tables of bits per key head against uniform types and shuffled tables, from what
-// qkgeom-evaluate wrote under the conditions of quantised_keys.
+// qkgeom evaluate wrote under the conditions of quantised_keys.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -64,7 +64,7 @@ std::vector<cache_condition> read_losses(const std::filesystem::path& folder) {
   std::erase_if(found, [](const auto& c) { return c.kind.empty(); });
   require(!found.empty() && found[0].kind == "none", folder.string(), ": there is no condition none");
   require(found.size() > 1, folder.string(),
-          ": there is no condition uniform-TYPE, table-BITS or shuffled-BITS, as quantised_keys names them");
+          ": there is no condition uniform-TYPE, table-BITS or shuffled-BITS, as qkgeom quantised-keys names them");
   for (const auto& c : found)
     require(c.loss.size() == found[0].loss.size(), folder.string(), ": condition ", c.name, " lacks documents");
   return found;
@@ -171,7 +171,7 @@ int main(int argc, char** argv) {
   arguments a;
   std::filesystem::path evaluation;
   command_line app{"What rounded keys do to the loss: cache_losses.csv and its figure"};
-  app.add_option("EVALUATION", evaluation, "Folder that qkgeom-evaluate wrote with the conditions of quantised_keys")
+  app.add_option("EVALUATION", evaluation, "Folder that qkgeom evaluate wrote with the conditions of qkgeom quantised-keys")
       .required()
       .folder();
   app.add_option("--out", a.out, "Folder for table and figure; made if it is not there").required().type_name("DIR");

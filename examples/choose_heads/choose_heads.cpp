@@ -8,7 +8,7 @@ int main(int argc, char** argv) {
   arguments a;
   a.covariance = {"joint"};
   choice_arguments choice;
-  command_line app{"Chooses heads for qkgeom-evaluate: conditions.json, chosen_heads.csv"};
+  command_line app{"Chooses heads for qkgeom evaluate: conditions.json, chosen_heads.csv"};
   add_arguments(app, a);
   add_query_model_arguments(app, a);
   add_seed_argument(app, a);

@@ -55,7 +55,7 @@ std::vector<candidate> read_candidates(const arguments& a, const choice_argument
 std::vector<head_set> choose_heads(const std::vector<candidate>& heads, const choice_arguments& choice,
                                    std::uint64_t seed);
 
-/// Writes conditions.json for qkgeom-evaluate, with a condition SET/INTERVENTION for each pair, and chosen_heads.csv.
+/// Writes conditions.json for qkgeom evaluate, with a condition SET/INTERVENTION for each pair, and chosen_heads.csv.
 void write_choice(output_folder& out, const std::vector<candidate>& heads, const std::vector<head_set>& sets);
 void print_choice(printer& out, const std::vector<candidate>& heads, const std::vector<head_set>& sets);
 

@@ -9,8 +9,8 @@
 #include "examples/common/figures/head_figures.hpp"
 #include "examples/common/outputs.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/io/head_part.hpp"
-#include "qkgeom/io/progress.hpp"
+#include "qkgeom/io/capture_set.hpp"
+#include "qkgeom/io/program.hpp"
 #include "qkgeom/report/analyse.hpp"
 
 namespace qkgeom::examples {

@@ -10,7 +10,6 @@
 #include "examples/common/cuda.hpp"
 #include "examples/common/figures/gnuplot.hpp"
 #include "qkgeom/io/file.hpp"
-#include "qkgeom/io/one_process.hpp"
 #include "qkgeom/io/program.hpp"
 
 namespace qkgeom::examples {
@@ -112,7 +111,9 @@ void add_blocks_argument(command_line& app, index_t& blocks) {
 }
 
 int run_main(int argc, char** argv, command_line& app, arguments& a, const std::function<void()>& body) {
-  const auto name = std::filesystem::path(argv[0]).filename().string();  // an installed program is called qkgeom-heads
+  std::string name = std::filesystem::path(argv[0]).filename().string();
+  if (name.starts_with("qkgeom-")) name[std::string_view("qkgeom").size()] = ' ';
+  if (name.ends_with("-cuda")) name.resize(name.size() - std::string_view("-cuda").size());
   return run_program(name, [&] {
     if (!app.parse(name, argc, argv)) return;
     if (a.device == "cuda") start_cuda(argv);

@@ -5,7 +5,7 @@
 
 #include "examples/common/arguments.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/io/progress.hpp"
+#include "qkgeom/io/program.hpp"
 #include "qkgeom/report/analyse.hpp"
 
 namespace qkgeom::examples {

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "qkgeom/report/head_groups.hpp"
-#include "qkgeom/report/head_statistics.hpp"
 
 namespace qkgeom::examples {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "examples/common/cuda.hpp"
-#include "qkgeom/io/cuda_program.hpp"
+#include "qkgeom/io/program.hpp"
 #include "qkgeom/report/head_report.hpp"
 
 namespace qkgeom::examples {

@@ -9,9 +9,8 @@
 #include "examples/common/numbers/head_values.hpp"
 #include "examples/common/numbers/heterogeneity.hpp"
 #include "examples/common/numbers/recovery.hpp"
-#include "qkgeom/report/csv/head_csv.hpp"
-#include "qkgeom/report/csv/notes_csv.hpp"
-#include "qkgeom/report/model_heatmap.hpp"
+#include "qkgeom/report/head_tables.hpp"
+#include "qkgeom/report/notes.hpp"
 
 namespace qkgeom::examples {
 
@@ -65,11 +64,11 @@ head_id parse_head(const std::string& text, const std::string& option) {
 }
 
 void write_notes(output_folder& out, const analysed& a) {
-  write_notes_csv(out.table("notes.csv"), {{a.report.model, a.report.notes}});
+  write_csv(out.table("notes.csv"), notes_table({{a.report.model, a.report.notes}}));
 }
 
 void write_pca(output_folder& out, const analysed& a, const class_thresholds& thresholds) {
-  write_qk_csv(out.table("qk.csv"), a.report);
+  write_csv(out.table("qk.csv"), qk_table(a.report));
   draw(class_scatter(a.report, thresholds), out.figure("qk_scatter"));
   draw(correlation_map(a.report), out.figure("qk_map"));
 }
@@ -96,7 +95,7 @@ std::vector<const head_report*> heads_to_draw(const model_report& report, const 
 
 void write_rotation(output_folder& out, const analysed& a, const std::vector<std::string>& heads, double bias_limit) {
   const auto drawn = heads_to_draw(a.report, heads);
-  write_rotated_csv(out.table("rotated.csv"), a.report);
+  write_csv(out.table("rotated.csv"), rotated_table(a.report));
   draw(bias_histogram(a.report), out.figure("bias_histogram"));
   draw(bias_map(a.report, bias_limit), out.figure("bias_map"));
   if (!out.draws()) return;  // and reads no rows for them
@@ -106,20 +105,20 @@ void write_rotation(output_folder& out, const analysed& a, const std::vector<std
 }
 
 void write_plasticity(output_folder& out, const analysed& a) {
-  write_profile_csv(out.table("profile.csv"), a.report);
-  write_heatmap_csv(out.table("heatmap.csv"), a.report);
-  write_bins_csv(out.table("bins.csv"), a.report);
+  write_csv(out.table("profile.csv"), profile_table(a.report));
+  write_csv(out.table("heatmap.csv"), heatmap_table(a.report));
+  write_csv(out.table("bins.csv"), bins_table(a.report));
   draw(profile_figure(a.report), out.figure("profile"));
   draw(mean_heatmap(a.report), out.figure("heatmap"));
   draw(plasticity_map(a.report), out.figure("plasticity_map"));
 }
 
 void write_heads(output_folder& out, const analysed& a) {
-  write_heads_csv(out.table("heads.csv"), a.report);
+  write_csv(out.table("heads.csv"), heads_table(a.report));
   write_layers_csv(out.table("layers.csv"), a.report);
-  write_model_report_csv(out.table("model_report.csv"), a.report);
+  write_csv(out.table("model_report.csv"), model_report_table(a.report));
   write_model_columns_csv(out.table("model_columns.csv"), column_summaries(a.report));
-  write_model_heatmap_csv(out.table("model_heatmap.csv"), model_heatmaps(a.report));
+  write_csv(out.table("model_heatmap.csv"), model_heatmap_table(model_heatmaps(a.report)));
   write_heterogeneity_csv(out.table("heterogeneity.csv"), heterogeneity(a.report));
   write_recovery_csv(out.table("recovery.csv"), a.report, recovery(a.report));
 }

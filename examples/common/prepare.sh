@@ -15,8 +15,8 @@ options() {
   out=$(realpath -m "${2:-$root/out/$1}")
 }
 
-# prepare TARGET...: goes to the repository's root, installs missing Debian packages and builds the targets for this
-# machine's CPU. Sets `bin`, the folder of the programs, and `data`, the folder of the bundled model.
+# prepare COMMAND...: goes to the repository's root, installs missing Debian packages and builds qkgeom with these commands
+# for this machine's CPU. Sets `bin`, the folder of the programs, and `data`, the folder of the bundled model.
 prepare() {
   local log=build/demo-configure.log
   cd "$root"
@@ -30,7 +30,7 @@ prepare() {
   export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
   mkdir -p build "$out"
   cmake --preset native >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
-  cmake --build --preset native --target "$@"
+  cmake --build --preset native --target qkgeom-program "${@/#/qkgeom-}"
 }
 
 # The bundled model's checkpoints in the order of training.

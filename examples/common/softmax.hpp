@@ -5,8 +5,7 @@
 
 #include "examples/common/figures/figure.hpp"
 #include "examples/common/outputs.hpp"
-#include "qkgeom/report/csv/loss_csv.hpp"
-#include "qkgeom/report/csv/softmax_csv.hpp"
+#include "qkgeom/report/softmax_and_loss.hpp"
 
 namespace qkgeom::examples {
 

@@ -8,7 +8,7 @@
 #include "examples/common/labels.hpp"
 #include "examples/common/numbers/head_values.hpp"
 #include "qkgeom/report/head_groups.hpp"
-#include "qkgeom/report/pair_summary.hpp"
+#include "qkgeom/report/model_summary.hpp"
 
 namespace qkgeom::examples {
 
@@ -174,7 +174,7 @@ std::string no_plasticity_words(const model_report& report) {
   }
   return "None: of " + counted(buckets.size(), "query bucket") + " " + std::to_string(modelled) +
          " hold the two queries that a query model needs, and " + std::to_string(paired) +
-         " have a pair of earlier keys of one document. More rows (qkgeom-capture --rate) or more documents give them.";
+         " have a pair of earlier keys of one document. More rows (qkgeom capture --rate) or more documents give them.";
 }
 
 void print_plasticity(printer& out, const model_report& report) {

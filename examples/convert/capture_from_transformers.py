@@ -3,7 +3,7 @@
 """Captures queries and keys of a model that transformers runs, in one file that every program of qkgeom reads.
 
 Usage: capture_from_transformers.py MODEL TEXTS.jsonl OUT.safetensors [options]
-For models that qkgeom-capture does not read, and as a beginning for captures of your own: `main` is all of it. Needs torch,
+For models that qkgeom capture does not read, and as a beginning for captures of your own: `main` is all of it. Needs torch,
 transformers and numpy, and memory for the model and for the rows that are kept.
 """
 import argparse

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Converts LongBench Pro (parquet, or its JSON list) to JSON lines for qkgeom-capture --jsonl.
+"""Converts LongBench Pro (parquet, or its JSON list) to JSON lines for qkgeom capture --jsonl.
 
 Usage: longbench_pro_to_jsonl.py INPUT... OUT.jsonl [--lengths 128k,256k] [options]
 INPUT is a parquet or JSON file, or a folder of such files. A line holds id, text and labels: length, language, task,

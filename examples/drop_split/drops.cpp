@@ -8,7 +8,7 @@
 #include "examples/common/figures/head_cells.hpp"
 #include "examples/common/labels.hpp"
 #include "examples/common/terminal.hpp"
-#include "qkgeom/report/estimate_columns.hpp"
+#include "qkgeom/report/columns.hpp"
 #include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/stats/interval.hpp"
 

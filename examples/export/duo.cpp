@@ -78,7 +78,7 @@ void export_duo(output_folder& out, const arguments& a, const export_arguments& 
   std::string tsv;
   for (const auto& info : manifest.layers) {
     const auto sums = read_softmax(source, info.layer);
-    require(sums.has_value(), where, " holds no attention by distance (qkgeom-capture --softmax)");
+    require(sums.has_value(), where, " holds no attention by distance (qkgeom capture --softmax)");
     require(sums->buckets.start(sums->buckets.count() - 1) >= choice.sink_tokens + choice.recent_tokens, where,
             ": no query bucket begins past ", choice.sink_tokens, " sink and ", choice.recent_tokens,
             " recent tokens; longer documents, or a smaller --statistics-bucket-size, give some");

@@ -6,7 +6,7 @@
 #include "examples/common/each_layer.hpp"
 #include "examples/export/exports.hpp"
 #include "examples/export/provenance.hpp"
-#include "qkgeom/io/safetensors_write.hpp"
+#include "qkgeom/io/safetensors.hpp"
 
 namespace qkgeom::examples {
 
@@ -24,7 +24,7 @@ void export_expected_attention(output_folder& out, const arguments& a, const exp
   const index_t skipped = skipped_tokens(source);
   if (skipped == 0)
     std::cerr << "note: the statistics hold the first tokens of documents, which kvpress leaves out (n_sink 4); "
-                 "qkgeom-capture --skip-first 4 does too\n";
+                 "qkgeom capture --skip-first 4 does too\n";
   std::vector<float> mean, covariance;
   cpu_context cpu{{.threads = a.threads}};
   for_each_layer(cpu, source, a, analysis_options{}, "export",

@@ -25,7 +25,7 @@ inline std::vector<std::pair<std::string, std::string>> provenance_of(const capt
 /// Throws `error` unless the rows are from before the rotary embedding.
 inline void require_before_rope(const capture_set& source) {
   require(source.manifest().rope_stage == "pre", source.captures()[0].path().string(),
-          " holds queries from after the rotary embedding; this file needs those from before it (qkgeom-capture "
+          " holds queries from after the rotary embedding; this file needs those from before it (qkgeom capture "
           "--pre-rope)");
 }
 
@@ -36,7 +36,7 @@ inline void require_every_head(const capture_set& source) {
     const index_t at = m.find_layer(l);
     require(at >= 0 && static_cast<index_t>(m.layers[at].query_heads.size()) == m.model.n_query_heads,
             source.captures()[0].path().string(), ": this file holds every head of every layer, but layer ", l,
-            at < 0 ? " is not in the capture (qkgeom-capture --include-windowed)" : " was captured in part");
+            at < 0 ? " is not in the capture (qkgeom capture --include-windowed)" : " was captured in part");
   }
 }
 

@@ -9,7 +9,7 @@
 #include "examples/export/provenance.hpp"
 #include "examples/export/torch_file.hpp"
 #include "qkgeom/io/csv.hpp"
-#include "qkgeom/io/progress.hpp"
+#include "qkgeom/io/program.hpp"
 #include "qkgeom/stats/jackknife.hpp"
 
 namespace qkgeom::examples {

@@ -8,11 +8,9 @@
 #include "examples/common/labels.hpp"
 #include "qkgeom/geometry/complement.hpp"
 #include "qkgeom/plasticity/decay.hpp"
-#include "qkgeom/report/csv/complement_csv.hpp"
-#include "qkgeom/report/csv/decay_csv.hpp"
-#include "qkgeom/report/csv/fit_csv.hpp"
-#include "qkgeom/report/csv/pair_csv.hpp"
-#include "qkgeom/report/pair_summary.hpp"
+#include "qkgeom/report/fit_report.hpp"
+#include "qkgeom/report/head_tables.hpp"
+#include "qkgeom/report/model_summary.hpp"
 #include "qkgeom/stats/quantile.hpp"
 
 namespace qkgeom::examples {
@@ -224,14 +222,14 @@ std::vector<std::string> write_details(output_folder& out, const analysed& a, co
                    add_layer(cpu, rows, moments, {layer.layer, layer.rope, layer.query_heads, layer.key_heads},
                              a.report, options, found);
                  });
-  write_fits_csv(out.table("fits.csv"), found.fits);
-  write_gaps_csv(out.table("gaps.csv"), a.report);
-  write_complement_csv(out.table("complement.csv"), found.complements);
-  write_decay_csv(out.table("decay.csv"), found.decays);
-  write_decay_profile_csv(out.table("decay_profile.csv"), found.decays);
-  write_bucket_table_csv(out.table("bucket_table.csv"), a.report, found.tables);
-  write_components_csv(out.table("components.csv"), a.report);
-  write_later_keys_csv(out.table("later_keys.csv"), a.report);
+  write_csv(out.table("fits.csv"), fits_table(found.fits));
+  write_csv(out.table("gaps.csv"), gaps_table(a.report));
+  write_csv(out.table("complement.csv"), complement_table(found.complements));
+  write_csv(out.table("decay.csv"), decay_table(found.decays));
+  write_csv(out.table("decay_profile.csv"), decay_profile_table(found.decays));
+  write_csv(out.table("bucket_table.csv"), bucket_table_table(a.report, found.tables));
+  write_csv(out.table("components.csv"), components_table(a.report));
+  write_csv(out.table("later_keys.csv"), later_keys_table(a.report));
   std::vector<later_key_summary> later;
   for (const auto& h : a.report.heads) later.push_back(later_keys(h, a.report.context_length));
   draw(decay_figure(a.report, found.decays), out.figure("decay"));

@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include "qkgeom/report/estimate_columns.hpp"
+#include "qkgeom/report/columns.hpp"
 #include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/stats/association.hpp"
 

@@ -23,7 +23,7 @@ struct effect {
 };
 
 /// Effects of the conditions RANKING/chosen/INTERVENTION and RANKING/random-N/INTERVENTION in a folder that
-/// qkgeom-evaluate wrote. Throws `error` if a condition lacks documents or probes that others have.
+/// qkgeom evaluate wrote. Throws `error` if a condition lacks documents or probes that others have.
 std::vector<effect> read_effects(const std::filesystem::path& folder);
 
 /// Writes effects.csv and a figure each for loss and probes.

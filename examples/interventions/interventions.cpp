@@ -7,7 +7,7 @@ int main(int argc, char** argv) {
   using namespace qkgeom::examples;
   arguments a;
   std::filesystem::path evaluation;
-  command_line app{"Effects of changed heads from what qkgeom-evaluate wrote: effects.csv and figures"};
+  command_line app{"Effects of changed heads from what qkgeom evaluate wrote: effects.csv and figures"};
   app.add_option("EVALUATION", evaluation, "Folder with condition_loss.csv and condition_probes.csv").required();
   app.add_option("--out", a.out, "Folder for table and figures; made if it is not there").required().type_name("DIR");
   add_figures_argument(app, a);

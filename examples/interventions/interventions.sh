@@ -8,27 +8,27 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../common/prepare.sh"
 options interventions "$@"
-prepare choose_heads interventions qkgeom-capture qkgeom-evaluate
+prepare choose-heads interventions capture evaluate
 
 model=$data/lc-512-to-4096-step-80 length=4096
 
 step "Capturing queries and keys of all heads"
-"$bin/qkgeom-capture" --model "$model" --jsonl "$data/heldout.jsonl" --max-length $length --bucket-size $((length / 16)) \
+"$bin/qkgeom" capture --model "$model" --jsonl "$data/heldout.jsonl" --max-length $length --bucket-size $((length / 16)) \
   --rate 24 --moments --out "$out/capture" --resume
 
 step "Choosing heads"
-"$bin/choose_heads" "$out/capture" --out "$out/choice"
+"$bin/qkgeom" choose-heads "$out/capture" --out "$out/choice"
 
 step "Evaluating the model, unchanged and with each set of heads changed"
 if cmp -s "$out/choice/conditions.json" "$out/evaluation/conditions.json"; then
   echo "$out/evaluation has these conditions"
 else
-  "$bin/qkgeom-evaluate" --model "$model" --jsonl "$data/heldout.jsonl" --max-length $length --conditions "$out/choice/conditions.json" \
+  "$bin/qkgeom" evaluate --model "$model" --jsonl "$data/heldout.jsonl" --max-length $length --conditions "$out/choice/conditions.json" \
     --records "$data/records.json" --distances 409,1843 --trials 20 --out "$out/evaluation"
   cp "$out/choice/conditions.json" "$out/evaluation/conditions.json"
 fi
 
 step "Effects"
-"$bin/interventions" "$out/evaluation" --out "$out/effects"
+"$bin/qkgeom" interventions "$out/evaluation" --out "$out/effects"
 
 step "Done. docs/interventions.md reads these tables."

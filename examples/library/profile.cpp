@@ -7,7 +7,7 @@
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/context/pair_formula.hpp"
 #include "qkgeom/planted/planted_head.hpp"
-#include "qkgeom/report/summary.hpp"
+#include "qkgeom/plasticity/summary.hpp"
 
 constexpr int dim = 12, tokens = 4096;  // head size; length of the context
 constexpr double slope = 2.5 / tokens;  // the mean query moves by 2.5 over the context

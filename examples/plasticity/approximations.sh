@@ -8,11 +8,11 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../common/prepare.sh"
 options approximations "$@"
-prepare heads plasticity qkgeom-capture
+prepare heads plasticity capture
 
 step "Capturing queries and keys of all heads, in f32 and in bf16"
 for dtype in f32 bf16; do
-  "$bin/qkgeom-capture" --model "$data/lc-4096-to-8192-step-10" --jsonl "$data/heldout.jsonl" --max-length 8192 \
+  "$bin/qkgeom" capture --model "$data/lc-4096-to-8192-step-10" --jsonl "$data/heldout.jsonl" --max-length 8192 \
     --heads all --bucket-size 512 --rate 24 --dtype $dtype --out "$out/capture-$dtype" --resume
 done
 

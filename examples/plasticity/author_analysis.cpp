@@ -11,7 +11,7 @@
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/householder.hpp"
 #include "qkgeom/plasticity/bucket_table.hpp"
-#include "qkgeom/report/thinned_layer.hpp"
+#include "qkgeom/report/fit_report.hpp"
 #include "qkgeom/stats/jackknife.hpp"
 
 namespace qkgeom::examples {

@@ -7,7 +7,7 @@
 #include "examples/common/outputs.hpp"
 #include "examples/plasticity/author_analysis.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/io/progress.hpp"
+#include "qkgeom/io/program.hpp"
 
 namespace qkgeom::examples {
 namespace {

@@ -8,20 +8,20 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../common/prepare.sh"
 options quantised_keys "$@"
-prepare quantised_keys cache_losses qkgeom-capture qkgeom-evaluate
+prepare quantised-keys cache-losses capture evaluate
 
 model=$data/lc-512-to-4096-step-80
 documents=(--jsonl "$data/heldout.jsonl" --max-length 2048)
 
 step "Capturing queries and keys of all heads on four books"
-"$bin/qkgeom-capture" --model "$model" "${documents[@]}" --examples 4 --rate 48 --out "$out/capture" --resume
+"$bin/qkgeom" capture --model "$model" "${documents[@]}" --examples 4 --rate 48 --out "$out/capture" --resume
 
 step "Rounding keys, and choosing types"
-"$bin/quantised_keys" "$out/capture" --out "$out/rounded"
+"$bin/qkgeom" quantised-keys "$out/capture" --out "$out/rounded"
 
 step "The loss of eight other books under every table"
-"$bin/qkgeom-evaluate" --model "$model" "${documents[@]}" --skip-examples 4 --conditions "$out/rounded/conditions.json" \
+"$bin/qkgeom" evaluate --model "$model" "${documents[@]}" --skip-examples 4 --conditions "$out/rounded/conditions.json" \
   --out "$out/evaluation"
-"$bin/cache_losses" "$out/evaluation" --out "$out/losses"
+"$bin/qkgeom" cache-losses "$out/evaluation" --out "$out/losses"
 
 step "Done. docs/beyond.md reads these tables."

@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
   for (const auto& t : qkgeom::cache_types) names.emplace_back(t.name);
   command_line app{
       "What rounding keys to the types of a cache does to their order, and tables of bits per key head: "
-      "rounded_keys.csv, rounded_keys_distance.csv, bit_tables.csv, conditions.json for qkgeom-evaluate"};
+      "rounded_keys.csv, rounded_keys_distance.csv, bit_tables.csv, conditions.json for qkgeom evaluate"};
   add_arguments(app, a);
   add_figures_argument(app, a);
   add_query_model_arguments(app, a);

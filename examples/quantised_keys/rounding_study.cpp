@@ -16,9 +16,9 @@
 #include "qkgeom/io/capture_set.hpp"
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/io/file.hpp"
-#include "qkgeom/io/progress.hpp"
-#include "qkgeom/report/estimate_columns.hpp"
-#include "qkgeom/report/summary.hpp"
+#include "qkgeom/io/program.hpp"
+#include "qkgeom/plasticity/summary.hpp"
+#include "qkgeom/report/columns.hpp"
 #include "qkgeom/sampling/head_draw.hpp"
 #include "qkgeom/stats/association.hpp"
 
@@ -243,8 +243,8 @@ void print_budgets(printer& out, const rounding_study& found) {
   }
   out.print(t);
   out.line(
-      "  The table is chosen on these documents, so its own mass is a little too good; qkgeom-evaluate --conditions");
-  out.line("  conditions.json on other documents, then cache_losses, say what it does to the loss.");
+      "  The table is chosen on these documents, so its own mass is a little too good; qkgeom evaluate --conditions");
+  out.line("  conditions.json on other documents, then qkgeom cache-losses, say what it does to the loss.");
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ struct rounding_study {
 /// budget is below the smallest type.
 rounding_study find_rounding(const arguments& a, const rounding_arguments& choice);
 
-/// Writes notes.csv, rounded_keys.csv, rounded_keys_distance.csv, bit_tables.csv, conditions.json for qkgeom-evaluate,
+/// Writes notes.csv, rounded_keys.csv, rounded_keys_distance.csv, bit_tables.csv, conditions.json for qkgeom evaluate,
 /// and the figure rounded_keys.
 void write_rounding(output_folder& out, const rounding_study& found);
 void print_rounding(printer& out, const rounding_study& found);

@@ -7,7 +7,9 @@
 #include <numbers>
 #include <vector>
 
+#include "examples/common/command_line.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/io/program.hpp"
 #include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/rotary/embedding.hpp"
@@ -53,9 +55,7 @@ qkgeom::planted_rows<float> rows_of(const qkgeom::captured_rope& rope, std::size
   return rows;
 }
 
-}  // namespace
-
-int main() {
+void print_planes() {
   const auto inv_freq =
       qkgeom::llama3_frequencies(qkgeom::default_frequencies(500000, dim),
                                  {.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_context = 8192});
@@ -81,4 +81,16 @@ int main() {
       std::printf("\n");
     }
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const char* const name = "qkgeom recovery-planes";
+  qkgeom::examples::command_line app{
+      "Plasticity of planted heads whose means turn in one plane of the rotary embedding: which planes let it rise "
+      "again"};
+  return qkgeom::run_program(name, [&] {
+    if (app.parse(name, argc, argv)) print_planes();
+  });
 }

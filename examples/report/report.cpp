@@ -95,7 +95,7 @@ int main(int argc, char** argv) {
       "--refit-errors", settings.refit_errors,
       "Errors over documents of PCA and rotation too, from ten analyses without a tenth of the documents each");
   app.add_option("--untrained", untrained,
-                 "Captures of untrained models of this architecture (qkgeom-capture --untrained SEED): what training "
+                 "Captures of untrained models of this architecture (qkgeom capture --untrained SEED): what training "
                  "put into the numbers of all heads, with intervals over seeds and documents")
       .list();
   return run_main(argc, argv, app, a, [&] {

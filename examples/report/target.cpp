@@ -7,7 +7,7 @@
 #include "examples/common/figures/figure_style.hpp"
 #include "examples/common/labels.hpp"
 #include "examples/common/terminal.hpp"
-#include "qkgeom/io/csv_read.hpp"
+#include "qkgeom/io/csv.hpp"
 #include "qkgeom/stats/quantile.hpp"
 
 namespace qkgeom::examples {

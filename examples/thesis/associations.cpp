@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "examples/thesis/outputs.hpp"
-#include "qkgeom/io/csv_write.hpp"
+#include "qkgeom/io/csv.hpp"
 #include "qkgeom/stats/families.hpp"
 
 namespace qkgeom::examples::thesis {

@@ -31,7 +31,7 @@ struct captured_part {
     if (models.empty())
       return {.undecided = true,
               .note = tables + (tables.empty() ? "" : "; ") + "captures of the " + std::to_string(wanted) +
-                      " models (qkgeom-capture --protocol NAME), given with --captures, decide it"};
+                      " models (qkgeom capture --protocol NAME), given with --captures, decide it"};
     if (!missing.empty())
       return {.undecided = true,
               .text = listed(numbers) + " over " + std::to_string(models.size()) + " of " + counted(wanted, "model"),

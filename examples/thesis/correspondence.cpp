@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "examples/thesis/profiles.hpp"
-#include "qkgeom/io/csv_write.hpp"
+#include "qkgeom/io/csv.hpp"
 #include "qkgeom/stats/resampling.hpp"
 
 namespace qkgeom::examples::thesis {

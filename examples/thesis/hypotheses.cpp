@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "qkgeom/io/csv_write.hpp"
+#include "qkgeom/io/csv.hpp"
 
 namespace qkgeom::examples::thesis {
 

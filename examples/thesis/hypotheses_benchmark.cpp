@@ -86,7 +86,7 @@ void test_by_length(tester& t, const published& p) {
           (declines.size() >= 4 ? ""
                                 : ". Decided by LongBench-Pro predictions of the seven models grouped by length, "
                                   "as scores_by_length.csv (model,benchmark,length,score) beside the tables, "
-                                  "and thesis_claims"));
+                                  "and qkgeom thesis"));
 }
 
 void test_capability(tester& t, const published& p) {

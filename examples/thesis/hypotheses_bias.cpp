@@ -85,7 +85,7 @@ void test_parts(tester& t, const published& p) {
       "waits for captures",
       p.words("the tables hold no variance of content, so the excess of {extended.drop - annealed.drop:3} has no "
               "cause in them; bias per context is {annealed.bias_context:0} before and {extended.bias_context:0} "
-              "after. Decided by drop_split over the captures of qkgeom-capture --protocol "
+              "after. Decided by qkgeom drop-split over the captures of qkgeom capture --protocol "
               "smollm3-stage3-step-4720000 and --protocol smollm3-lc-32k-to-64k-step-20000"));
 }
 
@@ -123,7 +123,7 @@ void test_recovery(tester& t, const published& p) {
              "exact p " + fixed(both.p, 3) + "; as 3.2 11B is built on 3.1 8B's text layers it is one observation (p " +
                  fixed(single.p, 3) +
                  "), and no other Llama is this deep. Smaller rises elsewhere: " + (others.empty() ? "none" : others) +
-                 ". Layers decide: heads over qkgeom-capture --protocol llama3.1-8b, "
+                 ". Layers decide: qkgeom heads over qkgeom capture --protocol llama3.1-8b, "
                  "recovery.csv, and a Llama of 32 layers or more that shares no weights with it");
 }
 

@@ -9,8 +9,7 @@
 #include "examples/thesis/claims.hpp"
 #include "examples/thesis/expression.hpp"
 #include "qkgeom/core/error.hpp"
-#include "qkgeom/io/csv_read.hpp"
-#include "qkgeom/io/csv_write.hpp"
+#include "qkgeom/io/csv.hpp"
 
 namespace qkgeom::examples::thesis {
 namespace {

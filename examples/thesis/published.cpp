@@ -10,7 +10,7 @@
 #include "examples/thesis/expression.hpp"
 #include "examples/thesis/profiles.hpp"
 #include "qkgeom/core/error.hpp"
-#include "qkgeom/io/csv_read.hpp"
+#include "qkgeom/io/csv.hpp"
 
 namespace qkgeom::examples::thesis {
 namespace {

@@ -6,9 +6,9 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../common/prepare.sh"
 options published "$@"
-prepare thesis_claims
+prepare thesis
 
 step "Claims, hypotheses, tables and figures"
-"$bin/thesis_claims" examples/thesis/data --out "$out" | tee "$out/summary.txt"
+"$bin/qkgeom" thesis examples/thesis/data --out "$out" | tee "$out/summary.txt"
 
 step "Done: $out/summary.txt, $out/claims.csv"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The thesis' tables, recomputed from the published numbers.
 #include "examples/thesis/outputs.hpp"
-#include "qkgeom/io/csv_read.hpp"
-#include "qkgeom/io/csv_write.hpp"
+#include "qkgeom/io/csv.hpp"
 
 namespace qkgeom::examples::thesis {
 

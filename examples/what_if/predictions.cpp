@@ -10,10 +10,11 @@
 #include "examples/common/labels.hpp"
 #include "examples/common/terminal.hpp"
 #include "qkgeom/io/csv.hpp"
-#include "qkgeom/io/progress.hpp"
-#include "qkgeom/report/estimate_columns.hpp"
+#include "qkgeom/io/program.hpp"
+#include "qkgeom/io/rope_config.hpp"
+#include "qkgeom/io/what_if.hpp"
+#include "qkgeom/report/columns.hpp"
 #include "qkgeom/rotary/embedding.hpp"
-#include "qkgeom/rotary/what_if.hpp"
 #include "qkgeom/stats/association.hpp"
 #include "qkgeom/stats/interval.hpp"
 
@@ -294,7 +295,7 @@ prediction predict(const arguments& a, const analysis_options& options, const wh
   const auto source = open_captures(a);
   const auto& manifest = source.manifest();
   const index_t from = manifest.context_length, to = wanted_context(manifest, choice.context);
-  require(options.bucket_edges.empty(), "what_if scales the query buckets: give --bucket-size, not --bucket-edges");
+  require(options.bucket_edges.empty(), "qkgeom what-if scales the query buckets: give --bucket-size, not --bucket-edges");
   const rotary_change as_it_is{.keep_first = choice.keep_first, .seed = a.seed};
   auto change = as_it_is;
   change.context_length = to;

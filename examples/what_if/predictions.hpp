@@ -17,7 +17,7 @@ namespace qkgeom::examples {
 struct what_if_arguments {
   index_t context = 0;  ///< tokens; 0: as captured
   std::optional<double> theta{};
-  std::string scaling{};  ///< as in qkgeom-capture --rope-scaling; empty: as captured
+  std::string scaling{};  ///< as in qkgeom capture --rope-scaling; empty: as captured
   index_t keep_first = 0;
   std::vector<std::filesystem::path> actual{};  ///< captures of the context itself, to compare with; empty: none
 };

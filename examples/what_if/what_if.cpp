@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The geometry of every head at a longer context or under another rotary embedding, from a short capture.
-#include "qkgeom/rotary/what_if.hpp"
+#include "qkgeom/io/what_if.hpp"
 #include "examples/common/cli.hpp"
 #include "examples/what_if/predictions.hpp"
 

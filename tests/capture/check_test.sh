@@ -18,8 +18,8 @@ checkpoint() { # FOLDER STEP
 checkpoint MODEL 250
 checkpoint other 40
 HF_HUB_OFFLINE=1 "$python" -B lines.py >log 2>&1 || bad "the lines of docs/capture.md: $(cat log)"
-run qkgeom-capture --model MODEL --check reference.safetensors
+run capture --model MODEL --check reference.safetensors
 grep -q '^All layers agree$' stdout || bad "$(cat stdout)"
 [[ $(grep -cE '^ +[0-7] ' stdout) == 8 ]] || bad "not all eight layers: $(cat stdout)"
-"$QKGEOM_BIN/qkgeom-capture" --model other --check reference.safetensors >stdout 2>stderr
+"$QKGEOM_BIN/qkgeom" capture --model other --check reference.safetensors >stdout 2>stderr
 [[ $? == 1 ]] && grep -q '^Layer 0 is the first that disagrees' stdout || bad "another checkpoint: $(cat stdout stderr)"

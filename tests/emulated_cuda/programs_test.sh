@@ -24,10 +24,10 @@ for device in cuda cpu; do
   for program in heads pca rotation plasticity; do
     on $device $program "$QKGEOM_SOURCE/tests/data/golden/long-bf16.safetensors" --no-figures --out "$work/$program-$device"
   done
-  on $device qkgeom-capture "${capture[@]}" "${rows[@]}" --out "$work/rows-$device"
+  on $device capture "${capture[@]}" "${rows[@]}" --out "$work/rows-$device"
   grep '^loss' "$work/stdout" >"$work/loss-$device"
   run heads "$work/rows-$device" --no-figures --out "$work/softmax-$device"
-  on $device qkgeom-evaluate --model "$data/lc-4096-to-8192-step-10" --jsonl "$data/heldout.jsonl" --examples 3 \
+  on $device evaluate --model "$data/lc-4096-to-8192-step-10" --jsonl "$data/heldout.jsonl" --examples 3 \
     --max-length 300 --distances 64 --trials 2 --conditions "$work/conditions.json" --out "$work/evaluated-$device"
 done
 same "$work/heads-cuda" "$work/heads-cpu" profile.csv heatmap.csv qk.csv rotated.csv
@@ -41,7 +41,7 @@ same "$work/evaluated-cuda" "$work/evaluated-cpu" condition_loss.csv condition_p
 cmp -s "$work/evaluated-cuda/condition_loss.csv" "$work/evaluated-cpu/condition_loss.csv" && bad "no loss is rounded otherwise: qkgeom-evaluate ran on the CPU both times"
 
 # Layers that share room give the rows and moments of layers that stay.
-on cuda qkgeom-capture "${capture[@]}" "${rows[@]}" --resident stream --out "$work/rows-stream"
+on cuda capture "${capture[@]}" "${rows[@]}" --resident stream --out "$work/rows-stream"
 for file in "$work/rows-cuda"/*.safetensors; do
   cmp "$file" "$work/rows-stream/$(basename "$file")" || bad "$file is another with --resident stream"
 done

@@ -13,17 +13,17 @@ claim() { # OUT ID COLUMN: prints what stands there
 undecided() { awk -F, '/,undecided,/' "$work/$1/claims.csv" | wc -l; }
 models=$(awk -F, 'NR > 1 { print $1 }' "$tables/studies.csv" | sort -u)
 
-run thesis_claims "$tables" --out "$work/none" --no-figures
+run thesis "$tables" --out "$work/none" --no-figures
 [[ $(undecided none) == 17 ]] || bad "$(undecided none) claims are undecided without captures"
 
-run thesis_claims "$tables" --out "$work/one" --no-figures --captures "qwen3-8b=$capture"
+run thesis "$tables" --out "$work/one" --no-figures --captures "qwen3-8b=$capture"
 [[ $(undecided one) == 17 ]] || bad "one model of 11 decides $((17 - $(undecided one))) claims"
 [[ $(claim one r_q_axis recomputed) == *'over 1 of 11 models' ]] || bad "one model: $(claim one r_q_axis recomputed)"
 [[ $(claim one r_q_axis note) == *ministral3-3b* ]] || bad "the missing models are not named: $(claim one r_q_axis note)"
 
 given=()
 for model in $models; do given+=("$model=$capture"); done
-run thesis_claims "$tables" --out "$work/all" --no-figures --captures "${given[@]}"
+run thesis "$tables" --out "$work/all" --no-figures --captures "${given[@]}"
 [[ $(undecided all) == 0 ]] || bad "undecided with captures of all models: $(grep ,undecided, "$work/all/claims.csv")"
 run pca "$capture" --out "$work/pca"
 run rotation "$capture" --out "$work/rotation"
@@ -35,6 +35,6 @@ near "$(claim all pc0_share recomputed)" "$first" || bad "pc0_share: $(claim all
 negative=$(column "$work/rotation/rotated.csv" bias_strength | grep -c '^-')
 [[ $(claim all primacy_heads recomputed) == $((11 * negative)) ]] || bad "primacy_heads: $(claim all primacy_heads recomputed)"
 
-refused "none of the thesis' models" thesis_claims "$tables" --out "$work/x" --captures "gpt=$capture"
-refused "there twice" thesis_claims "$tables" --out "$work/x" --captures "qwen3-8b=$capture" "qwen3-8b=$capture"
-refused "names no study" thesis_claims "$tables" --out "$work/x" --captures "$capture"
+refused "none of the thesis' models" thesis "$tables" --out "$work/x" --captures "gpt=$capture"
+refused "there twice" thesis "$tables" --out "$work/x" --captures "qwen3-8b=$capture" "qwen3-8b=$capture"
+refused "names no study" thesis "$tables" --out "$work/x" --captures "$capture"

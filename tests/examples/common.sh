@@ -11,12 +11,14 @@ finish() {
 trap 'finish $?' EXIT
 failures=0
 bad() { echo "FAILED: $*"; failures=$((failures + 1)); }
-run() { "$QKGEOM_BIN/$1" "${@:2}" >"$work/stdout" 2>"$work/stderr" || bad "$*: exit status $?: $(cat "$work/stderr")"; }
+# program COMMAND ARGUMENTS...: the command of qkgeom, or the program of that name.
+program() { if [[ -x $QKGEOM_BIN/$1 ]]; then "$QKGEOM_BIN/$1" "${@:2}"; else "$QKGEOM_BIN/qkgeom" "$@"; fi; }
+run() { program "$@" >"$work/stdout" 2>"$work/stderr" || bad "$*: exit status $?: $(cat "$work/stderr")"; }
 # refused WORDS PROGRAM ARGUMENTS...: the program must end with status 2 and one line on stderr that holds WORDS. Progress
 # lines, which a slow run prints, are ignored. program_path: the PATH of the program.
 refused() {
   local words=$1 status=0
-  PATH=${program_path:-$PATH} "$QKGEOM_BIN/$2" "${@:3}" >"$work/stdout" 2>"$work/stderr.all" || status=$?
+  PATH=${program_path:-$PATH} program "${@:2}" >"$work/stdout" 2>"$work/stderr.all" || status=$?
   grep -vE '\] [0-9]+ %  [0-9]+/' "$work/stderr.all" >"$work/stderr"
   [[ $status == 2 ]] || bad "${*:2}: exit status $status, not 2"
   [[ $(wc -l <"$work/stderr") == 1 ]] || bad "${*:2}: more than one line: $(cat "$work/stderr")"
@@ -35,7 +37,7 @@ wrote() { # FOLDER NAMES...: FOLDER holds exactly these files, none empty
 close() { awk -v x="$1" -v y="$2" 'BEGIN { d = x - y; exit !(x != "" && y != "" && d * d <= 1e-18 * (1 + y * y)) }'; }
 capture_checkpoint() { # CHECKPOINT LENGTH NAME: some heads of the bundled model's checkpoint, documents of LENGTH tokens
   local model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
-  run qkgeom-capture --model "$model/$1" --jsonl "$model/heldout.jsonl" --examples 4 --max-length "$2" --layers 2,3 \
+  run capture --model "$model/$1" --jsonl "$model/heldout.jsonl" --examples 4 --max-length "$2" --layers 2,3 \
     --heads 6 --bucket-size $(($2 / 16)) --rate 12 --out "$work/$3"
 }
 both() { for name in "$@"; do echo "$name.svg"; echo "$name.png"; done; } # NAMES...: the files of figures

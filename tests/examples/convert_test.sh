@@ -75,7 +75,7 @@ if "$python" -c 'import torch, transformers' 2>/dev/null; then
   mkdir "$work/model" && cp "$model"/stage1-step-250/{config.json,model.safetensors} "$model/tokenizer.json" "$work/model"
   head -n 2 "$model/heldout.jsonl" >"$work/two.jsonl"
   convert capture_from_transformers "$work/model" "$work/two.jsonl" "$work/theirs.safetensors" --max-length 128 --dtype float32
-  run qkgeom-capture --model "$work/model" --jsonl "$work/two.jsonl" --max-length 128 --heads all --sampler all --dtype f32 --out "$work/ours"
+  run capture --model "$work/model" --jsonl "$work/two.jsonl" --max-length 128 --heads all --sampler all --dtype f32 --out "$work/ours"
   check near "$work/ours" "$work/theirs.safetensors"
   run heads "$work/theirs.safetensors" --out "$work/of-theirs"
 else

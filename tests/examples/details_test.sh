@@ -6,7 +6,7 @@ set -uo pipefail
 model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 capture() { # OUT RATE OPTIONS...
-  run qkgeom-capture --model "$model/stage1-step-250" --jsonl "$model/heldout.jsonl" --examples 3 --max-length 512 --layers 1,3 --heads 4 \
+  run capture --model "$model/stage1-step-250" --jsonl "$model/heldout.jsonl" --examples 3 --max-length 512 --layers 1,3 --heads 4 \
     --bucket-size 64 --rate "$2" --moments --out "$work/$1" "${@:3}"
 }
 capture many 24
@@ -36,7 +36,7 @@ column "$work/sparse/gaps.csv" gap | grep . >/dev/null || bad "no bucket has a g
 column "$work/sparse/gaps.csv" gap | sed 1,4d | grep -x '' >/dev/null || bad "every bucket has a gap"
 
 # PCA and rotation accept moments over any buckets.
-run qkgeom-capture --model "$model/stage1-step-250" --jsonl "$model/heldout.jsonl" --examples 3 --max-length 512 --layers 1,3 --heads 4 \
+run capture --model "$model/stage1-step-250" --jsonl "$model/heldout.jsonl" --examples 3 --max-length 512 --layers 1,3 --heads 4 \
   --bucket-size 64 --rate 24 --moments --statistics-bucket-size 100 --out "$work/grid"
 run rotation "$work/grid" --no-figures --out "$work/of-grid"
 run rotation "$work/many" --no-figures --out "$work/of-many"

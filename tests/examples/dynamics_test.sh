@@ -4,13 +4,13 @@
 # threads, and one sentence with exit status 2 on bad input. Run with QKGEOM_BIN and QKGEOM_SOURCE set.
 set -uo pipefail
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
-fails() { refused "$1" training_dynamics "${@:2}"; }
+fails() { refused "$1" dynamics "${@:2}"; }
 
 capture_checkpoint stage1-step-40 256 first
 capture_checkpoint stage1-step-250 512 second
 a=$work/first b=$work/second
 printf 'checkpoint,heldout_loss\nlater,2.5\nnever,1\n' >"$work/loss.csv"
-run training_dynamics "$a" "$b" --out "$work/out" --labels first,later --loss "$work/loss.csv" --threads 2 --precision f64
+run dynamics "$a" "$b" --out "$work/out" --labels first,later --loss "$work/loss.csv" --threads 2 --precision f64
 grep -q 'Change of log mean |bias|' "$work/stdout" || bad "no summary"
 grep -q '^Steps to another rotary embedding or context' "$work/stdout" || bad "prints no split by embedding"
 wrote "$work/out" notes.csv trajectory.csv transitions.csv bias_split.csv embedding_split.csv $(both bias_token bias_context bias_in_sd \
@@ -45,12 +45,12 @@ paste -d' ' <(column "$work/out/embedding_split.csv" change) <(column "$work/out
   awk '{ d = $1 - $2 - $3; if (d * d > 1e-24) { print "parts do not add up:", $0; e = 1 } if ($2 != 0) n += 1 }
     END { exit e || NR != 33 || n < 15 }' || bad "embedding_split.csv: $(cat "$work/out/embedding_split.csv")"
 
-run training_dynamics "$a" "$b" --out "$work/one" --labels first,later --loss "$work/loss.csv" --threads 1 --precision f64
+run dynamics "$a" "$b" --out "$work/one" --labels first,later --loss "$work/loss.csv" --threads 1 --precision f64
 for table in trajectory transitions bias_split embedding_split; do
   cmp "$work/out/$table.csv" "$work/one/$table.csv" || bad "$table.csv depends on the threads"
 done
 
-run training_dynamics --help
+run dynamics --help
 fails CAPTURE "$a" --out "$work/x"
 fails --out "$a" "$b"
 fails "names 3 checkpoints" "$a" "$b" --out "$work/x" --labels one,two,three

@@ -57,8 +57,8 @@ def programs(page):
     rows[more] = (rows["heads"][0] + rows[more][0], figures + [f for f in rows[more][1] if f != "also"])
     rows["heads --group-by LABEL"] = (rows["heads"][0] + rows["heads --group-by LABEL"][0], figures)
     rows["heads --details"] = (rows["heads"][0] + rows["heads --details"][0], figures + ["decay", "later_keys"])
-    actual = "what_if --actual CAPTURE"
-    rows[actual] = (rows["what_if"][0] + rows[actual][0], rows["what_if"][1])
+    actual = "what-if --actual CAPTURE"
+    rows[actual] = (rows["what-if"][0] + rows[actual][0], rows["what-if"][1])
     each = "bands --each-plane"
     rows[each] = (rows["bands"][0] + rows[each][0], rows["bands"][1])
     contexts = "heads --max-position N,..."

@@ -8,7 +8,7 @@ page=$QKGEOM_SOURCE/docs/formats.md
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 
 take() { # CHECKPOINT OUT OPTIONS...
-  run qkgeom-capture --model "$model/$1" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 128 --layers 2,3 --heads 4 \
+  run capture --model "$model/$1" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 128 --layers 2,3 --heads 4 \
     --bucket-size 16 --rate 8 --out "$work/$2" "${@:3}"
 }
 take stage1-step-40 stage1-step-40 --label-fields id
@@ -17,8 +17,8 @@ take stage1-step-40 statistics --softmax --loss
 take stage1-step-40 moments --moments
 take stage1-step-40 untrained --untrained 1
 printf '' >"$work/empty.txt"
-run qkgeom-capture --model "$model/stage1-step-40" --text "$work/empty.txt" --out "$work/empty"
-"$QKGEOM_BIN/heads" "$work/empty" --out "$work/none" >"$work/log" 2>&1 && bad "heads reads rows where there are none"
+run capture --model "$model/stage1-step-40" --text "$work/empty.txt" --out "$work/empty"
+"$QKGEOM_BIN/qkgeom" heads "$work/empty" --out "$work/none" >"$work/log" 2>&1 && bad "heads reads rows where there are none"
 grep -q 'this capture holds no rows' "$work/log" || bad "heads says of no rows: $(cat "$work/log")"
 capture=$work/stage1-step-40
 run pca "$capture" --out "$work/pca"
@@ -34,36 +34,36 @@ grep -q '^By the length of the context' "$work/stdout" || bad "heads prints noth
 run heads "$work/statistics" --out "$work/softmax"
 grep -q '^What the softmax sees' "$work/stdout" && grep -q '^Loss of the next token' "$work/stdout" || bad "heads prints no softmax, or no loss"
 printf 'model,score\nstage1-step-40,1\nstage1-step-250,3\nstatistics,2\n' >"$work/scores.csv"
-run compare_models "$capture" "$work/stage1-step-250" "$work/statistics" "$work/untrained" --scores "$work/scores.csv" --out "$work/models"
-run qkgeom-capture --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 3 --max-length 64 --pre-rope \
+run compare "$capture" "$work/stage1-step-250" "$work/statistics" "$work/untrained" --scores "$work/scores.csv" --out "$work/models"
+run capture --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 3 --max-length 64 --pre-rope \
   --softmax --out "$work/before"
 run export triattention "$work/before" --out "$work/planes"
 run export expected-attention "$work/before" --out "$work/expected"
 run export duo "$work/before" --sink 4 --recent 16 --out "$work/duo"
-run drop_split "$capture" --out "$work/drops"
-run what_if "$capture" --context 1024 --out "$work/what_if"
-run what_if "$capture" --actual "$capture" --out "$work/actual"
+run drop-split "$capture" --out "$work/drops"
+run what-if "$capture" --context 1024 --out "$work/what_if"
+run what-if "$capture" --actual "$capture" --out "$work/actual"
 run bands "$capture" --out "$work/bands"
 run bands "$capture" --out "$work/each" --each-plane --context 256
-run choose_heads "$capture" --out "$work/choice" --count 1 --random 1
-run qkgeom-evaluate --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 128 \
+run choose-heads "$capture" --out "$work/choice" --count 1 --random 1
+run evaluate --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 128 \
   --conditions "$work/choice/conditions.json" --distances 16 --trials 2 --out "$work/evaluation"
 run interventions "$work/evaluation" --out "$work/effects"
-run quantised_keys "$capture" --out "$work/rounded" --budgets 5 --types q8_0,q4_1,q4_0
-run qkgeom-evaluate --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 64 \
+run quantised-keys "$capture" --out "$work/rounded" --budgets 5 --types q8_0,q4_1,q4_0
+run evaluate --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 64 \
   --conditions "$work/rounded/conditions.json" --out "$work/rounded-evaluation"
-run cache_losses "$work/rounded-evaluation" --out "$work/losses"
+run cache-losses "$work/rounded-evaluation" --out "$work/losses"
 printf 'model,ap_drop,score\nother,0.2,3\n' >"$work/others.csv"
 run report "$capture" --score 1 --others "$work/others.csv" --out "$work/report"
-run training_dynamics "$capture" "$work/stage1-step-250" --out "$work/dynamics"
+run dynamics "$capture" "$work/stage1-step-250" --out "$work/dynamics"
 described=(pca="$work/pca" rotation="$work/rotation" plasticity="$work/plasticity" heads="$work/heads"
            "heads, captures with --softmax --loss=$work/softmax" "heads --details=$work/details" "heads --group-by LABEL=$work/groups"
            "heads --max-position N,...=$work/contexts"
-           what_if="$work/what_if" "what_if --actual CAPTURE=$work/actual" bands="$work/bands" "bands --each-plane=$work/each"
-           compare_models="$work/models" "plasticity --preset attention-plasticity=$work/preset"
+           what-if="$work/what_if" "what-if --actual CAPTURE=$work/actual" bands="$work/bands" "bands --each-plane=$work/each"
+           compare="$work/models" "plasticity --preset attention-plasticity=$work/preset"
            "export triattention=$work/planes" "export expected-attention=$work/expected" "export duo=$work/duo"
-           drop_split="$work/drops" choose_heads="$work/choice" qkgeom-evaluate="$work/evaluation"
-           interventions="$work/effects" quantised_keys="$work/rounded" cache_losses="$work/losses" report="$work/report" training_dynamics="$work/dynamics")
+           drop-split="$work/drops" choose-heads="$work/choice" evaluate="$work/evaluation"
+           interventions="$work/effects" quantised-keys="$work/rounded" cache-losses="$work/losses" report="$work/report" dynamics="$work/dynamics")
 check() { python3 -B "$QKGEOM_SOURCE/tests/examples/formats_check.py" "$@"; }
 check "$page" "${described[@]}" || bad "docs/formats.md"
 

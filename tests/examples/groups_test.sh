@@ -7,7 +7,7 @@ model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 # Captures keep every token, so that a document's rows do not depend on other documents.
 capture() { # TEXTS OUT OPTIONS...
-  run qkgeom-capture --model "$model/stage1-step-250" --jsonl "$1" --max-length 128 --layers 2,3 --heads 4 --bucket-size 16 \
+  run capture --model "$model/stage1-step-250" --jsonl "$1" --max-length 128 --layers 2,3 --heads 4 --bucket-size 16 \
     --rate 16 --out "$work/$2" "${@:3}"
 }
 head -4 "$model/heldout.jsonl" | sed '1s/^{/{"kind": "a b", /; 3s/^{/{"kind": "a b", /; 2s/^{/{"kind": 7, /; 4s/^{/{"kind": 7, /' \

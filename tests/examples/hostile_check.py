@@ -20,7 +20,7 @@ import threading
 
 BIN, SOURCE, FOLDER = map(pathlib.Path, sys.argv[1:])
 MODEL = SOURCE / "examples/data/kjv-smollm3/stage1-step-1000"
-CAPTURE = ["qkgeom-capture", "--model", MODEL, "--max-length", "4096", "--threads", "1"]
+CAPTURE = ["capture", "--model", MODEL, "--max-length", "4096", "--threads", "1"]
 SLOWER = 4 if b"__asan_init" in (BIN / "qkgeom-capture").read_bytes() else 1
 SECONDS, WAIT, MEGABYTES = 20 * SLOWER, 120 * SLOWER, 500 * SLOWER
 wrong = []
@@ -29,7 +29,7 @@ wrong = []
 def run(words, program, *arguments):
     """`words`: part of the sentence with which the program refuses; None: it succeeds."""
     out = tempfile.mkdtemp(dir=FOLDER)
-    command = [BIN / program, *arguments] + ([] if {"--plan", "--out"} & set(arguments) else ["--out", out + "/out"])
+    command = [BIN / "qkgeom", program, *arguments] + ([] if {"--plan", "--out"} & set(arguments) else ["--out", out + "/out"])
     with open(out + "/stderr", "w+b") as errors:
         child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, stdin=subprocess.DEVNULL)
         resource.prlimit(child.pid, resource.RLIMIT_CPU, (SECONDS, SECONDS))
@@ -106,7 +106,7 @@ for name, words in {
         "nul-after-the-end": "config.json: not valid JSON at byte",
         "too-large": "config.json is larger than the 1048576 bytes allowed"}.items():
     model = copy_of(MODEL, f"model-{name}", **{"config.json": FOLDER / f"{name}.config.json"})
-    run(words, "qkgeom-capture", "--plan", "--model", model)
+    run(words, "capture", "--plan", "--model", model)
 for name, words in {
         "model-type-with-controls": "model type '?[31m???xxx",
         "12000-steps": "normalizer has more than 64 steps",
@@ -122,15 +122,15 @@ run("nul-in-a-line.jsonl line 1: not valid JSON at byte 13, which is NUL", *CAPT
 
 # Named pipes in place of files.
 for file in "config.json", "model.safetensors":
-    run(f"{file}: it is not a file but a pipe", "qkgeom-capture", *documents, "--model",
+    run(f"{file}: it is not a file but a pipe", "capture", *documents, "--model",
         copy_of(MODEL, f"pipe-{file}", **{file: None}))
 index = copy_of(MODEL, "pipe-index", **{"model.safetensors.index.json": None})
 (index / "model.safetensors").unlink()
-run("index.json: it is not a file but a pipe", "qkgeom-capture", *documents, "--model", index)
+run("index.json: it is not a file but a pipe", "capture", *documents, "--model", index)
 for option in "--tokenizer", "--heads", "--jsonl":
     rest = [] if option == "--jsonl" else documents
     run("pipe: it is not a file but a pipe", *CAPTURE, *rest, option, pipe)
-evaluate = ["qkgeom-evaluate", "--model", MODEL, *documents, "--max-length", "64", "--distances", "50", "--trials", "1"]
+evaluate = ["evaluate", "--model", MODEL, *documents, "--max-length", "64", "--distances", "50", "--trials", "1"]
 for option in "--conditions", "--records":
     run("pipe: it is not a file but a pipe", *evaluate, option, pipe)
 run("pipe: it is not a file but a pipe", "report", FOLDER / "whole.safetensors", "--score", "1", "--others", pipe)

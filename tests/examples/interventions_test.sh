@@ -8,9 +8,9 @@ model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 checkpoint=$model/stage2-step-1400
 documents=(--jsonl "$model/heldout.jsonl" --examples 3 --max-length 256)
-run qkgeom-capture --model "$checkpoint" "${documents[@]}" --bucket-size 16 --rate 8 --out "$work/capture"
-run choose_heads "$work/capture" --out "$work/choice" --count 4 --random 2
-run qkgeom-evaluate --model "$checkpoint" "${documents[@]}" --conditions "$work/choice/conditions.json" --distances 50 \
+run capture --model "$checkpoint" "${documents[@]}" --bucket-size 16 --rate 8 --out "$work/capture"
+run choose-heads "$work/capture" --out "$work/choice" --count 4 --random 2
+run evaluate --model "$checkpoint" "${documents[@]}" --conditions "$work/choice/conditions.json" --distances 50 \
   --trials 4 --out "$work/evaluation"
 run interventions "$work/evaluation" --out "$work/effects"
 grep -q 'Loss, far tokens' "$work/stdout" || bad "no table of the loss"
@@ -83,24 +83,24 @@ END
 
 wrote "$work/effects" effects.csv $(both effects_loss effects_probes)
 # A part of the rankings gives the sets that all of them give; the plan counts what is run, and writes nothing.
-run choose_heads "$work/capture" --out "$work/part" --count 4 --random 2 --rankings bias_high,ap_high
+run choose-heads "$work/capture" --out "$work/part" --count 4 --random 2 --rankings bias_high,ap_high
 diff <(grep -E '^(ranking|ap_high|bias_high),' "$work/choice/chosen_heads.csv") "$work/part/chosen_heads.csv" ||
   bad "--rankings changes the sets"
-refused --rankings choose_heads "$work/capture" --out "$work/x" --rankings ap_middle
-run qkgeom-evaluate --model "$checkpoint" "${documents[@]}" --conditions "$work/part/conditions.json" --distances 50 \
+refused --rankings choose-heads "$work/capture" --out "$work/x" --rankings ap_middle
+run evaluate --model "$checkpoint" "${documents[@]}" --conditions "$work/part/conditions.json" --distances 50 \
   --trials 4 --plan
 grep -q '^conditions   19, ' "$work/stdout" || bad "conditions of the plan: $(cat "$work/stdout")"
 grep -qE '^each         3 documents and 4 probes, [1-9][0-9]* tokens$' "$work/stdout" || bad "texts of the plan: $(cat "$work/stdout")"
 grep -qE '^peak memory  about [0-9.]+ MB' "$work/stdout" || bad "memory of the plan: $(cat "$work/stdout")"
 grep -qE '^time         about .* tokens per second' "$work/stdout" || bad "time of the plan: $(cat "$work/stdout")"
-refused --out qkgeom-evaluate --model "$checkpoint" "${documents[@]}"
-refused --pairs choose_heads "$work/capture" --out "$work/x" --pairs sampled:10
-refused --covariance choose_heads "$work/capture" --out "$work/x" --covariance joint,diagonal
-run qkgeom-capture --model "$checkpoint" "${documents[@]}" --layers 1-3 --heads 3 --bucket-size 16 --rate 8 --out "$work/single"
-refused "of a layer that has one" choose_heads "$work/single" --out "$work/x" --count 3
-refused "a quarter of each" choose_heads "$work/capture" --out "$work/x" --count 64
+refused --out evaluate --model "$checkpoint" "${documents[@]}"
+refused --pairs choose-heads "$work/capture" --out "$work/x" --pairs sampled:10
+refused --covariance choose-heads "$work/capture" --out "$work/x" --covariance joint,diagonal
+run capture --model "$checkpoint" "${documents[@]}" --layers 1-3 --heads 3 --bucket-size 16 --rate 8 --out "$work/single"
+refused "of a layer that has one" choose-heads "$work/single" --out "$work/x" --count 3
+refused "a quarter of each" choose-heads "$work/capture" --out "$work/x" --count 64
 refused condition_loss.csv interventions "$work/capture" --out "$work/x"
-refused "no head 9.0" qkgeom-evaluate --model "$checkpoint" "${documents[@]}" --out "$work/x" \
+refused "no head 9.0" evaluate --model "$checkpoint" "${documents[@]}" --out "$work/x" \
   --conditions <(echo '{"conditions": [{"name": "a", "changes": [{"head": "9.0", "ablate": true}]}]}')
-refused "--records needs" qkgeom-evaluate --model "$checkpoint" "${documents[@]}" --out "$work/x" --records "$model/records.json"
-refused "nothing to evaluate" qkgeom-evaluate --model "$checkpoint" --out "$work/x"
+refused "--records needs" evaluate --model "$checkpoint" "${documents[@]}" --out "$work/x" --records "$model/records.json"
+refused "nothing to evaluate" evaluate --model "$checkpoint" --out "$work/x"

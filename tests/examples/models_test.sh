@@ -11,7 +11,7 @@ ln -s first "$work/again"
 captures=("$work/first" "$work/second" "$work/again")
 printf 'model,score,other\nfirst,1,\nlater,3,1\nagain,2,5\n' >"$work/scores.csv"
 both() {
-  run compare_models "${captures[@]}" --labels first,later,again --families A,B,A --scores "$work/scores.csv" --pair later,first \
+  run compare "${captures[@]}" --labels first,later,again --families A,B,A --scores "$work/scores.csv" --pair later,first \
     --pair again,first --bins 0,64,128 --precision f64 --out "$@"
 }
 both "$work/out" --threads 2
@@ -21,7 +21,7 @@ for table in "$work"/out/*.csv; do
 done
 
 # Numbers and errors equal those of training_dynamics; quintiles equal the means over heads of bins.csv.
-run training_dynamics "${captures[@]:0:2}" --labels first,later --precision f64 --out "$work/dynamics"
+run dynamics "${captures[@]:0:2}" --labels first,later --precision f64 --out "$work/dynamics"
 for pair in ap_drop:ap_drop_mean ap_drop_error:ap_drop_mean_error abs_r_k_a:r_k_a_mean_abs bias_context:bias_context_mean \
   abs_bias_context_error:bias_context_mean_abs_error share_mixed:share_mixed ap_overall_head_error:ap_overall_mean_head_error; do
   mapfile -t got < <(column "$work/out/models.csv" "${pair%:*}")
@@ -45,8 +45,8 @@ column "$work/out/scores.csv" score | sort -u | grep -x score >/dev/null && [[ $
 awk -F, '$3 == "heads" && $4 == "pooled" && $6 != 18 { e = 1 } END { exit e }' "$work/out/families.csv" ||
   bad "families.csv: $(grep pooled "$work/out/families.csv" | head -1)"
 
-refused "two models are called one" compare_models "${captures[@]:0:2}" --labels one,one --out "$work/x"
-refused "--families names 1" compare_models "${captures[@]:0:2}" --families A --out "$work/x"
-refused "--pair must name two models" compare_models "${captures[@]:0:2}" --pair first --out "$work/x"
-refused "--bins must be ascending" compare_models "${captures[@]:0:2}" --bins 64,0 --out "$work/x"
-refused "none of the models is there" compare_models "${captures[@]:0:2}" --labels x,y --scores "$work/scores.csv" --out "$work/x"
+refused "two models are called one" compare "${captures[@]:0:2}" --labels one,one --out "$work/x"
+refused "--families names 1" compare "${captures[@]:0:2}" --families A --out "$work/x"
+refused "--pair must name two models" compare "${captures[@]:0:2}" --pair first --out "$work/x"
+refused "--bins must be ascending" compare "${captures[@]:0:2}" --bins 64,0 --out "$work/x"
+refused "none of the models is there" compare "${captures[@]:0:2}" --labels x,y --scores "$work/scores.csv" --out "$work/x"

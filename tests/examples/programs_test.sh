@@ -84,7 +84,7 @@ differ all precise 'n > 40 && drawn == 0 && most > 0 && most < 1e-6'
 differ all mean 'n > 40 && most > 1e-6'
 
 # The causes of each drop add up to it; it equals the drop of heads up to the rounding of f32 pairs.
-run drop_split "$data/long-f32.safetensors" --out "$work/drops"
+run drop-split "$data/long-f32.safetensors" --out "$work/drops"
 printed=$(grep -oE '(all heads|RoPE layers|NoPE layers) +[0-9]+' "$work/stdout" | tr -s ' ' | paste -sd,)
 [[ $printed == "all heads 5,RoPE layers 4,NoPE layers 1" ]] || bad "drop_split prints: $printed"
 run heads "$data/long-f32.safetensors" --out "$work/joint-heads" --covariance joint
@@ -109,7 +109,7 @@ grep -qE 'None: of 3 query buckets [0-3] hold the two queries .* and [0-3] have 
   bad "no word on why there is no plasticity in narrow buckets"
 run plasticity "$data/long-f32.safetensors" --out "$work/none" --bucket-edges 512,513
 grep -q 'None: of 1 query bucket 0 hold' "$work/stdout" || bad "a bucket without queries is said to be the whole context"
-run drop_split "$data/long-f32.safetensors" --out "$work/none" --bucket-size 1000000
+run drop-split "$data/long-f32.safetensors" --out "$work/none" --bucket-size 1000000
 grep -q 'None: no head has plasticity in both fifths' "$work/stdout" || bad "drop_split does not say that there is none"
 
 run heads --help
@@ -120,7 +120,7 @@ for program in heads pca report thesis_claims; do
 done
 for arguments in --help "$data/long-f32.safetensors --out $work/full"; do
   status=0
-  "$QKGEOM_BIN/pca" $arguments >/dev/full 2>"$work/stderr" || status=$?
+  "$QKGEOM_BIN/qkgeom" pca $arguments >/dev/full 2>"$work/stderr" || status=$?
   [[ $status == 2 && $(cat "$work/stderr") == "pca: cannot write all of the standard output"* ]] ||
     bad "pca $arguments on a full disk: status $status, $(cat "$work/stderr")"
 done
@@ -137,8 +137,8 @@ refused "query model" plasticity "$data/long-f32.safetensors" --out "$work/x" --
 refused --covariance plasticity "$data/long-f32.safetensors" --out "$work/x" --covariance diagonale
 refused "sampled:N" plasticity "$data/long-f32.safetensors" --out "$work/x" --pairs sampled:1
 refused "sampled:N" plasticity "$data/long-f32.safetensors" --out "$work/x" --pairs some
-refused --covariance drop_split "$data/long-f32.safetensors" --out "$work/x" --covariance joint,diagonal
-refused --pairs drop_split "$data/long-f32.safetensors" --out "$work/x" --pairs sampled:100
+refused --covariance drop-split "$data/long-f32.safetensors" --out "$work/x" --covariance joint,diagonal
+refused --pairs drop-split "$data/long-f32.safetensors" --out "$work/x" --pairs sampled:100
 refused inv_freq drop_split "$data/long-f32.safetensors" --out "$work/x" --keys rotation
 refused --details heads "$data/long-f32.safetensors" --out "$work/x" --details --pairs sampled:100
 refused --pairs plasticity "$data/long-f32.safetensors" --out "$work/x" --preset attention-plasticity --pairs all
@@ -163,7 +163,7 @@ for table in "$work"/tables/*.csv; do cmp "$table" "$work/long-f32/$(basename "$
 mkdir "$work/ending"
 printf '#!/bin/sh\n[ -s "$2" ] || exit 0\n%s "$@"\nkill -TERM $PPID\nsleep 1\n' "$(command -v gnuplot)" >"$work/ending/gnuplot"
 chmod +x "$work/ending/gnuplot"
-{ PATH=$work/ending:$PATH "$QKGEOM_BIN/pca" "$data/long-f32.safetensors" --out "$work/ended"; } >/dev/null 2>&1
+{ PATH=$work/ending:$PATH "$QKGEOM_BIN/qkgeom" pca "$data/long-f32.safetensors" --out "$work/ended"; } >/dev/null 2>&1
 [[ $? == 143 ]] || bad "pca was not ended"
 ls -A "$work/ended" | grep -E '^\.|svg|png|partial' && bad "pca left a part of a figure"
 

@@ -8,12 +8,12 @@ model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 checkpoint=$model/stage2-step-1400
 documents=(--jsonl "$model/heldout.jsonl" --max-length 256)
-run qkgeom-capture --model "$checkpoint" "${documents[@]}" --examples 3 --bucket-size 16 --rate 8 --out "$work/capture"
-run quantised_keys "$work/capture" --out "$work/rounded" --budgets 5,5.5
+run capture --model "$checkpoint" "${documents[@]}" --examples 3 --bucket-size 16 --rate 8 --out "$work/capture"
+run quantised-keys "$work/capture" --out "$work/rounded" --budgets 5,5.5
 grep -q 'Types by key head' "$work/stdout" || bad "no table of bits"
-run qkgeom-evaluate --model "$checkpoint" "${documents[@]}" --skip-examples 3 --examples 4 \
+run evaluate --model "$checkpoint" "${documents[@]}" --skip-examples 3 --examples 4 \
   --conditions "$work/rounded/conditions.json" --out "$work/evaluation"
-run cache_losses "$work/evaluation" --out "$work/losses"
+run cache-losses "$work/evaluation" --out "$work/losses"
 grep -qE 'table-5 (costs|cannot be told)' "$work/stdout" || bad "no verdict: $(cat "$work/stdout")"
 
 python3 -B - "$work" <<'END' || failures=$((failures + 1))
@@ -87,13 +87,13 @@ print("\n".join(bad))
 sys.exit(bool(bad))
 END
 
-run qkgeom-capture --model "$checkpoint" "${documents[@]}" --examples 1 --pre-rope --out "$work/before"
-refused "capture without --pre-rope" quantised_keys "$work/before" --out "$work/x"
-refused "a budget of 4 bits is below the 4.5" quantised_keys "$work/capture" --out "$work/x" --budgets 4
-refused "--types names q4_0 twice" quantised_keys "$work/capture" --out "$work/x" --types q4_0,q4_0
-refused "--types" quantised_keys "$work/capture" --out "$work/x" --types q2_k
+run capture --model "$checkpoint" "${documents[@]}" --examples 1 --pre-rope --out "$work/before"
+refused "capture without --pre-rope" quantised-keys "$work/before" --out "$work/x"
+refused "a budget of 4 bits is below the 4.5" quantised-keys "$work/capture" --out "$work/x" --budgets 4
+refused "--types names q4_0 twice" quantised-keys "$work/capture" --out "$work/x" --types q4_0,q4_0
+refused "--types" quantised-keys "$work/capture" --out "$work/x" --types q2_k
 sed 's/uniform-q4_0/other/; s/table-5,/table-five,/' "$work/evaluation/condition_loss.csv" >"$work/changed.csv"
 mkdir "$work/changed" && mv "$work/changed.csv" "$work/changed/condition_loss.csv"
-refused "table-five names no number of bits" cache_losses "$work/changed" --out "$work/x"
+refused "table-five names no number of bits" cache-losses "$work/changed" --out "$work/x"
 grep -E '^(condition|none)' "$work/evaluation/condition_loss.csv" >"$work/changed/condition_loss.csv"
-refused "as quantised_keys names them" cache_losses "$work/changed" --out "$work/x"
+refused "as quantised_keys names them" cache-losses "$work/changed" --out "$work/x"

@@ -4,7 +4,7 @@
 # against a capture at 8192 tokens of six other books. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
 # Sanitizers slow it twentyfold; formats_test runs the same programs under them.
-if grep -q __asan_init "$QKGEOM_BIN/what_if"; then
+if grep -q __asan_init "$QKGEOM_BIN/qkgeom" what-if; then
   echo "Skipped: with AddressSanitizer in the programs, formats_test runs them on less"
   exit 77
 fi
@@ -13,7 +13,7 @@ model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
 checkpoint=$model/lc-4096-to-8192-step-10
 
 take() { # OUT OPTIONS...
-  run qkgeom-capture --model "$checkpoint" --jsonl "$model/heldout.jsonl" --examples 6 --layers 2,3,5 --rate 16 --out "$work/$1" "${@:2}"
+  run capture --model "$checkpoint" --jsonl "$model/heldout.jsonl" --examples 6 --layers 2,3,5 --rate 16 --out "$work/$1" "${@:2}"
 }
 take long --skip-examples 6 --max-length 8192
 
@@ -21,7 +21,7 @@ take long --skip-examples 6 --max-length 8192
 # them than the short capture does.
 for tokens in 512 2048; do
   take short-$tokens --max-length 8192 --short $tokens
-  run what_if "$work/short-$tokens" --actual "$work/long" --no-figures --out "$work/from-$tokens"
+  run what-if "$work/short-$tokens" --actual "$work/long" --no-figures --out "$work/from-$tokens"
   grep -q 'What if: 8 192 tokens' "$work/stdout" || bad "what_if does not go where --short says: $(cat "$work/stdout")"
   python3 - "$work/from-$tokens/actual.csv" <<'END' || bad "from $tokens: $(cat "$work/from-$tokens/actual.csv")"
 import csv, sys
@@ -39,9 +39,9 @@ done
 
 # A capture of rows after the rotation is turned back: the same prediction as from rows before it.
 take short-post --max-length 1024
-run what_if "$work/short-post" --context 8192 --no-figures --out "$work/from-post"
+run what-if "$work/short-post" --context 8192 --no-figures --out "$work/from-post"
 take short-pre --max-length 1024 --pre-rope
-run what_if "$work/short-pre" --context 8192 --no-figures --out "$work/from-pre"
+run what-if "$work/short-pre" --context 8192 --no-figures --out "$work/from-pre"
 python3 - "$work/from-post/what_if.csv" "$work/from-pre/what_if.csv" <<'END' || bad "rows from after the rotation predict something else"
 import csv, sys
 a, b = (list(csv.DictReader(open(f))) for f in sys.argv[1:])
@@ -69,7 +69,7 @@ assert len(share) == 24 and all(abs(s - 1) < 1e-9 for s in share.values())
 END
 
 # A look at some heads gives their rows of the whole.
-run what_if "$work/short-pre" --context 8192 --heads 3.1,5.0 --no-figures --out "$work/some"
+run what-if "$work/short-pre" --context 8192 --heads 3.1,5.0 --no-figures --out "$work/some"
 [[ $(wc -l <"$work/some/what_if.csv") == 3 && $(wc -l <"$work/some/stationarity.csv") == 3 ]] || bad "--heads 3.1,5.0"
 for number in ap_drop bias_context_logits; do
   cmp <(column "$work/some/what_if.csv" $number) <(paste -d, <(column "$work/from-pre/what_if.csv" layer) \
@@ -78,11 +78,11 @@ for number in ap_drop bias_context_logits; do
 done
 
 # --plan prices both captures.
-run qkgeom-capture --model "$checkpoint" --protocol "$QKGEOM_SOURCE/tests/examples/short_study.json" --short 1024 --examples 4 --plan
+run capture --model "$checkpoint" --protocol "$QKGEOM_SOURCE/tests/examples/short_study.json" --short 1024 --examples 4 --plan
 grep -Eq '^work .* FLOP/s of products' "$work/stdout" || bad "--plan says no time: $(cat "$work/stdout")"
 grep -Eq '^instead of   .* FLOP at 8192 tokens, [0-9.]+ times as much' "$work/stdout" || bad "--plan --short: $(cat "$work/stdout")"
-refused 'is not below the 1024 tokens' qkgeom-capture --model "$checkpoint" --plan --max-length 1024 --short 1024
-refused 'needs the length that it stands for' qkgeom-capture --model "$checkpoint" --plan --short 1024
+refused 'is not below the 1024 tokens' capture --model "$checkpoint" --plan --max-length 1024 --short 1024
+refused 'needs the length that it stands for' capture --model "$checkpoint" --plan --short 1024
 
 # What means in which planes make a dip: shown, and with the observed queries beside the model.
 run recovery_planes

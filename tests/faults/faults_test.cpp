@@ -214,7 +214,7 @@ TEST_P(interposed, system_calls_change_nothing) {
   EXPECT_EQ(contents_of(folder / "o"), expected);
   const auto tables = [&](const std::string& out, const std::vector<std::string>& variables) {
     EXPECT_EQ(run({(folder / "o").string(), "--out", (folder / out).string()},
-                  {.variables = variables, .program = "plasticity"}),
+                  {.variables = variables, .program = "qkgeom-plasticity"}),
               0)
         << log();
     return test::get(folder / out / "profile.csv");
@@ -237,7 +237,7 @@ TEST_F(faults, too_little_address_space_is_one_sentence) {
     const int status = run(with_attention, {.address_space = mebibytes << 20});
     EXPECT_TRUE(status == 0 || status == 2) << log();
     if (status == 2) {
-      EXPECT_THAT(sentence(), ::testing::StartsWith("qkgeom-capture: "));
+      EXPECT_THAT(sentence(), ::testing::StartsWith("qkgeom capture: "));
     }
     refused_once |= log().find("not enough memory") != std::string::npos;
   }
@@ -257,10 +257,10 @@ TEST_F(faults, of_two_writers_one_is_right_and_the_other_says_why) {
     const int a = wait(first), b = wait(second);
     EXPECT_TRUE((a == 0 && (b == 0 || b == 2)) || (a == 2 && b == 0)) << a << ' ' << b;
     if (a == 2) {
-      EXPECT_THAT(sentence("first"), ::testing::StartsWith("qkgeom-capture: "));
+      EXPECT_THAT(sentence("first"), ::testing::StartsWith("qkgeom capture: "));
     }
     if (b == 2) {
-      EXPECT_THAT(sentence("second"), ::testing::StartsWith("qkgeom-capture: "));
+      EXPECT_THAT(sentence("second"), ::testing::StartsWith("qkgeom capture: "));
     }
     EXPECT_EQ(contents_of(folder / "o"), expected);
   }
@@ -298,7 +298,7 @@ TEST_F(faults, weights_that_are_cut_short_meanwhile_are_named) {
   const auto weights = folder / "model" / "model.safetensors";
   fs::resize_file(weights, 4096);
   EXPECT_EQ(wait(pid), 2) << log();
-  EXPECT_EQ(sentence(), "qkgeom-capture: " + fs::canonical(weights).string() +
+  EXPECT_EQ(sentence(), "qkgeom capture: " + fs::canonical(weights).string() +
                             ": the file can no longer be read: it was cut short meanwhile, or its disk fails");
 }
 
@@ -320,7 +320,7 @@ TEST_F(faults, languages_with_other_commas_and_letters_change_nothing) {
     for (const bool with : {false, true}) {
       const auto out = folder / (with ? "with" : "without");
       ASSERT_EQ(run({(folder / "o").string(), "--out", out.string()},
-                    {.variables = with ? variables : std::vector<std::string>{}, .program = "pca"}),
+                    {.variables = with ? variables : std::vector<std::string>{}, .program = "qkgeom-pca"}),
                 0)
           << log();
       std::string found = test::get(out / "qk.csv") + test::get(out / "qk_scatter.svg");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "qkgeom/io/csv_read.hpp"
+#include "qkgeom/io/csv.hpp"
 #include "tests/fuzz/input.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

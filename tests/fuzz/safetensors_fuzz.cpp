@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "qkgeom/io/safetensors_file.hpp"
+#include "qkgeom/io/safetensors.hpp"
 #include "tests/fuzz/input.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -16,8 +16,8 @@
 #include "qkgeom/model/fit_checks.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/profile.hpp"
+#include "qkgeom/plasticity/summary.hpp"
 #include "qkgeom/report/columns.hpp"
-#include "qkgeom/report/summary.hpp"
 #include "tests/common/data_files.hpp"
 
 namespace {

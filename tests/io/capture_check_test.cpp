@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/io/capture_check.hpp"
+#include "qkgeom/io/capture_writer.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "qkgeom/io/capture.hpp"
+#include "qkgeom/io/capture_writer.hpp"
 #include "tests/io/sample_capture.hpp"
 #include "tests/io/scratch.hpp"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/io/capture.hpp"
+#include "qkgeom/io/capture_writer.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -182,10 +183,18 @@ TEST_F(Capture, NamesTensorAndHeadOfSizesThatF64DoesNotTake) {
 }
 
 TEST_F(Capture, LargestFiniteValuesAreFinite) {
-  const float f[] = {std::numeric_limits<float>::max(), -std::numeric_limits<float>::denorm_min(), -0.f};
-  const bf16 b[] = {{0x7f7f}, {0xff7f}, {0x0001}};
-  const f16 h[] = {{0x7bff}, {0xfbff}, {0x8001}};
-  EXPECT_TRUE(detail::all_finite(f, 3) && detail::all_finite(b, 3) && detail::all_finite(h, 3));
+  const auto check = []<class T>(const std::vector<T>& x) {
+    captured_layer layer;
+    layer.element = dtype_of<T>();
+    layer.q.rows = layer.q.heads = 1;
+    layer.q.dim = static_cast<index_t>(x.size());
+    layer.q.data = reinterpret_cast<const std::byte*>(x.data());
+    check_finite(layer);
+  };
+  EXPECT_NO_THROW(
+      check(std::vector{std::numeric_limits<float>::max(), -std::numeric_limits<float>::denorm_min(), -0.f}));
+  EXPECT_NO_THROW(check(std::vector<bf16>{{0x7f7f}, {0xff7f}, {0x0001}}));
+  EXPECT_NO_THROW(check(std::vector<f16>{{0x7bff}, {0xfbff}, {0x8001}}));
 }
 
 }  // namespace

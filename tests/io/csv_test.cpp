@@ -109,5 +109,41 @@ TEST_F(Csv, RefusesRowsOfAnotherLength) {
   EXPECT_QKGEOM_ERROR("cannot write /dev/full: No space left on device", full.commit());
 }
 
+/// A mean over documents and one over heads, as their structs have the errors.
+struct with_error {
+  double value, error;
+};
+struct with_head_error {
+  double value, error, head_error;
+};
+
+TEST_F(Csv, ATableIsColumnsWithTheirValues) {
+  struct row {
+    std::optional<index_t> number;
+    double x;
+  };
+  table_columns<row> columns;
+  columns.add("number", "of the row", &row::number)
+      .add("text", "of x", [](auto& r) { return number_text(r.x) + ","; })
+      .add("above", "whether x is above 1", [](auto& r) { return r.x > 1; })
+      .add("x", "x",
+           [](auto& r) {
+             return with_error{r.x, r.x / 4};
+           })
+      .add("y", "x over heads", [](auto& r) {
+        return with_head_error{-r.x, 0, std::nan("")};
+      });
+  const auto made = std::move(columns).with_rows([](const auto& f) {
+    f(row{7, 0.5});
+    f(row{std::nullopt, 2});
+  });
+  EXPECT_EQ(made.columns[2].meaning, "whether x is above 1");
+  write_csv(folder / "a.csv", made);
+  EXPECT_EQ(get(folder / "a.csv"),
+            "number,text,above,x,x_error,y,y_error,y_head_error\n"
+            "7,\"0.5,\",0,0.5,0.125,-0.5,0,\n"
+            ",\"2,\",1,2,0.5,-2,0,\n");
+}
+
 }  // namespace
 }  // namespace qkgeom

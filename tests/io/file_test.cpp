@@ -8,7 +8,6 @@
 
 #include <csignal>
 
-#include "qkgeom/io/mapped_file.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace qkgeom {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "qkgeom/io/one_process.hpp"
+#include "qkgeom/io/program.hpp"
 
 #include "tests/common/refusal.hpp"
 

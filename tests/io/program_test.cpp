@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "qkgeom/core/error.hpp"
-#include "qkgeom/io/mapped_file.hpp"
+#include "qkgeom/io/file.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace qkgeom {

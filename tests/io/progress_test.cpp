@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "qkgeom/io/progress.hpp"
+#include "qkgeom/io/program.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

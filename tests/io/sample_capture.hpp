@@ -8,6 +8,7 @@
 
 #include "qkgeom/core/attention_bins.hpp"
 #include "qkgeom/io/capture.hpp"
+#include "qkgeom/io/capture_writer.hpp"
 
 namespace qkgeom::test {
 

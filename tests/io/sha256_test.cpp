@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "qkgeom/core/random.hpp"
-#include "qkgeom/io/detail/sha256_blocks.hpp"
 
 namespace qkgeom {
 namespace {

@@ -11,7 +11,7 @@
 #include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/profile.hpp"
-#include "qkgeom/report/summary.hpp"
+#include "qkgeom/plasticity/summary.hpp"
 #include "tests/common/refusal.hpp"
 #include "tests/common/studentised.hpp"
 

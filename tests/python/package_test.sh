@@ -41,11 +41,11 @@ check() { # FILE ARGUMENTS...
 golden=$QKGEOM_SOURCE/tests/data/golden
 data=$QKGEOM_SOURCE/examples/data/kjv-smollm3
 rm -rf statistics
-"$QKGEOM_BIN/qkgeom-capture" --model "$data/stage1-step-40" --jsonl "$data/heldout.jsonl" --examples 3 --max-length 256 \
+"$QKGEOM_BIN/qkgeom" capture --model "$data/stage1-step-40" --jsonl "$data/heldout.jsonl" --examples 3 --max-length 256 \
   --heads all --softmax --loss --out statistics >capture.log 2>&1 || { cat capture.log; failures=$((failures + 1)); }
 for capture in "$golden/short-bf16.safetensors" "$golden/long-f32.safetensors" statistics; do
   name=$(basename "$capture" .safetensors)
-  "$QKGEOM_BIN/heads" "$capture" --out "heads-$name" >/dev/null 2>heads.log || { cat heads.log; failures=$((failures + 1)); }
+  "$QKGEOM_BIN/qkgeom" heads "$capture" --out "heads-$name" >/dev/null 2>heads.log || { cat heads.log; failures=$((failures + 1)); }
 done
 check arrays_check.py
 check calls_check.py "$golden" .

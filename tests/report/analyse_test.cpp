@@ -15,8 +15,9 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
+#include "qkgeom/io/capture_writer.hpp"
 #include "qkgeom/planted/planted_head.hpp"
-#include "qkgeom/report/csv/head_csv.hpp"
+#include "qkgeom/report/head_tables.hpp"
 #include "tests/common/refusal.hpp"
 #include "tests/io/scratch.hpp"
 
@@ -354,19 +355,19 @@ TEST_F(analysis_of_captures, tables_of_analyses_that_did_not_run_are_refused) {
   const auto buckets = uniform_buckets{32}.edges(context);
   model_report report{"planted", context, buckets, {}, 0};
   report.heads = analyse_layer(ctx, as_layer(rows.view()), names, buckets, context, {.plasticity = false});
-  write_qk_csv(folder / "qk.csv", report);
-  write_rotated_csv(folder / "rotated.csv", report);
-  write_profile_csv(folder / "profile.csv", report);
+  write_csv(folder / "qk.csv", qk_table(report));
+  write_csv(folder / "rotated.csv", rotated_table(report));
+  write_csv(folder / "profile.csv", profile_table(report));
   const char* const no_profile = "layer 0 head 0 has no profile (analysis_options::plasticity)";
-  EXPECT_QKGEOM_ERROR(no_profile, write_heads_csv(folder / "heads.csv", report));
-  EXPECT_QKGEOM_ERROR(no_profile, write_bins_csv(folder / "bins.csv", report));
-  EXPECT_QKGEOM_ERROR(no_profile, write_model_report_csv(folder / "model_report.csv", report));
+  EXPECT_QKGEOM_ERROR(no_profile, write_csv(folder / "heads.csv", heads_table(report)));
+  EXPECT_QKGEOM_ERROR(no_profile, write_csv(folder / "bins.csv", bins_table(report)));
+  EXPECT_QKGEOM_ERROR(no_profile, write_csv(folder / "model_report.csv", model_report_table(report)));
   report.heads = analyse_layer(ctx, as_layer(rows.view()), names, buckets, context, {.geometry = false});
-  write_bins_csv(folder / "bins.csv", report);
-  write_model_report_csv(folder / "model_report.csv", report);
+  write_csv(folder / "bins.csv", bins_table(report));
+  write_csv(folder / "model_report.csv", model_report_table(report));
   const char* const no_pca = "layer 0 head 0 has no PCA and rotation (analysis_options::geometry)";
-  EXPECT_QKGEOM_ERROR(no_pca, write_heads_csv(folder / "heads.csv", report));
-  EXPECT_QKGEOM_ERROR(no_pca, write_rotated_csv(folder / "rotated.csv", report));
+  EXPECT_QKGEOM_ERROR(no_pca, write_csv(folder / "heads.csv", heads_table(report)));
+  EXPECT_QKGEOM_ERROR(no_pca, write_csv(folder / "rotated.csv", rotated_table(report)));
   EXPECT_FALSE(std::filesystem::exists(folder / "heads.csv"));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "qkgeom/report/model_heatmap.hpp"
+#include "qkgeom/report/head_tables.hpp"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,6 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/report/analyse.hpp"
-#include "qkgeom/report/csv/notes_csv.hpp"
 #include "tests/io/sample_capture.hpp"
 #include "tests/io/scratch.hpp"
 
@@ -131,7 +130,7 @@ TEST_F(notes, an_analysis_finds_the_notes_of_its_capture) {
   const auto report = analyse(ctx, sample_with(folder, 2, manifest));
   EXPECT_THAT(names_of(report.notes),
               ElementsAre("no_errors", "few_queries", "context_unfilled", "beyond_model", "scaling_idle", "soft_cap"));
-  write_notes_csv(folder / "notes.csv", {{report.model, report.notes}});
+  write_csv(folder / "notes.csv", notes_table({{report.model, report.notes}}));
   const auto csv = read_csv(folder / "notes.csv");
   EXPECT_EQ(csv.column("note"), names_of(report.notes));
   EXPECT_EQ(csv.column("text").back(),

@@ -17,7 +17,7 @@
 #include <thread>
 
 #include "qkgeom/core/error.hpp"
-#include "qkgeom/io/mapped_file.hpp"
+#include "qkgeom/io/file.hpp"
 #include "qkgeom/io/sha256.hpp"
 
 namespace qkgeom {

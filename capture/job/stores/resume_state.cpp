@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "qkgeom/io/capture_manifest_text.hpp"
+#include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/io/file.hpp"
 #include "qkgeom/io/json.hpp"
 

@@ -8,7 +8,7 @@
 #include "capture/forward/attention/attention_statistics.hpp"
 #include "capture/model/description.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
-#include "qkgeom/io/safetensors_write.hpp"
+#include "qkgeom/io/safetensors.hpp"
 
 namespace qkgeom {
 

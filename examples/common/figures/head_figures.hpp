@@ -4,7 +4,7 @@
 #include <string>
 
 #include "examples/common/figures/figure.hpp"
-#include "qkgeom/io/captured_layer.hpp"
+#include "qkgeom/io/capture.hpp"
 #include "qkgeom/report/head_report.hpp"
 
 namespace qkgeom::examples {

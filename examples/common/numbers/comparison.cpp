@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "qkgeom/report/estimate_columns.hpp"
+#include "qkgeom/report/columns.hpp"
 #include "qkgeom/report/head_groups.hpp"
 
 namespace qkgeom::examples {

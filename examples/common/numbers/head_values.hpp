@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "qkgeom/report/head_statistics.hpp"
+#include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/model_summary.hpp"
 
 namespace qkgeom::examples {

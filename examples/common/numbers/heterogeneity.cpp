@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "qkgeom/report/estimate_columns.hpp"
+#include "qkgeom/report/columns.hpp"
 #include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/stats/quantile.hpp"
 #include "qkgeom/stats/shape.hpp"

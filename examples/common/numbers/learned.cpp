@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "examples/common/figures/head_figures.hpp"
+#include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/io/capture_set.hpp"
 #include "qkgeom/io/csv.hpp"
-#include "qkgeom/io/untrained.hpp"
 #include "qkgeom/stats/interval.hpp"
 
 namespace qkgeom::examples {

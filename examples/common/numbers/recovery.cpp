@@ -7,7 +7,7 @@
 #include <numbers>
 #include <optional>
 
-#include "qkgeom/report/estimate_columns.hpp"
+#include "qkgeom/report/columns.hpp"
 #include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/stats/interval.hpp"
 

@@ -133,7 +133,7 @@ void bind_captures(nb::module_& m) {
       nb::arg("paths"));
   m.def("draw_tokens", &drawn, nb::arg("kind"), nb::arg("bucket_size"), nb::arg("rate"), nb::arg("skip_first"),
         nb::arg("tokens"), nb::arg("seed"), nb::arg("document"), nb::arg("layer"), nb::arg("side"),
-        "Positions (n) that qkgeom-capture keeps of a document of so many tokens (4.1.2).");
+        "Positions (n) that qkgeom capture keeps of a document of so many tokens (4.1.2).");
   m.def("write_capture", &write_capture, nb::arg("folder"), nb::arg("manifest_json"), nb::arg("layers"),
         nb::sig("def write_capture(folder: str, manifest_json: str, layers: list[tuple[typing.Any, ...]]) -> None"),
         "Writes a capture of one shard; layers: (number, q, q_positions, q_documents, k, k_positions, k_documents).");

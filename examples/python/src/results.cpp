@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "arrow.hpp"
-#include "qkgeom/report/csv/head_csv.hpp"
+#include "qkgeom/report/head_tables.hpp"
 #include "table.hpp"
 
 namespace qkgeom::python {
@@ -184,17 +184,11 @@ void bind_reports(nb::module_& m) {
       .def(
           "table",
           [](const model_report& r, const std::string& name) {
-            const auto fill = [&](const head_table& columns, auto add) {
-              table t(columns.columns);
-              add(t, r);
-              return t;
-            };
-            if (name == "heads") return fill(heads_table(), add_heads_rows<table>);
-            if (name == "qk") return fill(qk_table(), add_qk_rows<table>);
-            if (name == "rotated") return fill(rotated_table(), add_rotated_rows<table>);
-            if (name == "profile") return fill(profile_table(), add_profile_rows<table>);
-            if (name == "heatmap") return fill(heatmap_table(), add_heatmap_rows<table>);
-            if (name == "bins") return fill(bins_table(), add_bins_rows<table>);
+            constexpr std::pair<std::string_view, qkgeom::table (*)(const model_report&)> tables[] = {
+                {"heads", heads_table},     {"qk", qk_table},           {"rotated", rotated_table},
+                {"profile", profile_table}, {"heatmap", heatmap_table}, {"bins", bins_table}};
+            for (const auto& [known, make] : tables)
+              if (name == known) return table(make(r));
             fail("name must be heads, qk, rotated, profile, heatmap or bins, not ", name);
           },
           nb::arg("name"), "The rows of NAME.csv: heads, qk, rotated, profile, heatmap or bins (docs/formats.md).")

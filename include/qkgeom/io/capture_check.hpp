@@ -3,8 +3,8 @@
 
 #include <filesystem>
 
+#include "qkgeom/io/capture.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
-#include "qkgeom/io/capture_reader.hpp"
 
 namespace qkgeom {
 
@@ -19,21 +19,17 @@ inline constexpr const char* moments_hashes_field = "moments_sha256";
 
 /// Throws `error` unless the file of a shard is the one that was written: its SHA-256 where it is known, else its
 /// number of rows, their order and positions.
-QKGEOM_INLINE void check_shard(const std::filesystem::path& folder, const captured_shard& shard);
+void check_shard(const std::filesystem::path& folder, const captured_shard& shard);
 
 /// Throws `error` unless the file has this SHA-256.
-QKGEOM_INLINE void check_digest(const std::filesystem::path& file, const std::string& digest);
+void check_digest(const std::filesystem::path& file, const std::string& digest);
 
 /// Throws `error` unless the files of moments have the SHA-256 that the manifest lists. Returns their number.
-QKGEOM_INLINE index_t check_moments(const capture& c);
+index_t check_moments(const capture& c);
 
 /// Reads a whole capture. Throws `error` naming the file if a SHA-256 differs from the manifest's, if rows disagree
 /// with the manifest in number, order, documents or positions, if an element of rows or moments is not finite, or if
 /// moments count other tokens than the documents have.
-QKGEOM_INLINE checked_capture check_capture(const capture& c);
+checked_capture check_capture(const capture& c);
 
 }  // namespace qkgeom
-
-#if !defined(QKGEOM_PRECOMPILED)
-#include "qkgeom/io/detail/capture_check.hpp"
-#endif

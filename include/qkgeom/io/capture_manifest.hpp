@@ -4,13 +4,16 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "qkgeom/core/buckets.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/json.hpp"
+#include "qkgeom/rotary/rotation_between.hpp"
 #include "qkgeom/sampling/head_draw.hpp"
 
 namespace qkgeom {
@@ -55,16 +58,6 @@ struct captured_document {
   index_t tokens = 0;
   json labels = nullptr;
   bool operator==(const captured_document&) const = default;
-};
-
-/// Rotary embedding as applied to coordinates [first, first + rotary_dim): `style` is "half" or "interleaved".
-struct captured_rope {
-  std::string style;
-  index_t rotary_dim = 0;
-  double attention_factor = 1;
-  std::vector<double> inv_freq;
-  index_t first = 0;
-  bool operator==(const captured_rope&) const = default;
 };
 
 /// A layer of a capture. Heads are the model's indices in the order of the tensors' axis 1; `window` in tokens;
@@ -144,10 +137,48 @@ struct capture_manifest {
 
 /// Reads a manifest from its JSON text; `where` names the file in errors. Throws `error` with one sentence naming the
 /// field that is missing, of a wrong type, out of range, or at odds with another.
-QKGEOM_INLINE capture_manifest parse_manifest(std::string_view text, const std::string& where);
+capture_manifest parse_manifest(std::string_view text, const std::string& where);
+
+/// The manifest as JSON, fields in the order of the format; the same manifest gives the same text. `indent`: spaces per
+/// level; -1: one line. Throws `error` if a string is not UTF-8.
+std::string manifest_text(const capture_manifest& m, int indent = -1);
+
+/// Part `number`, from 1, of a capture that was made in `of` parts, each by a process of its own.
+struct capture_part {
+  index_t number = 1, of = 1;
+  bool operator==(const capture_part&) const = default;
+};
+
+/// Most parts of one capture.
+inline constexpr index_t most_parts = 100000;
+
+/// Manifest fields of a part: its number and of how many; hash of the tokenised documents of all parts and of the first
+/// bytes of the weights; in `moments` the number of the part's first block.
+inline constexpr const char *part_field = "part", *inputs_field = "inputs_sha256", *first_block_field = "first_block";
+
+/// The part that a manifest belongs to; none: a whole capture. `name` stands in errors. Throws `error` on numbers that
+/// no part has.
+std::optional<capture_part> part_of(const capture_manifest& m, const std::string& name);
+
+/// Number of the first file of moments in the folder of a capture: above 0 in a later part alone.
+index_t first_moment_block(const capture_manifest& m, const std::string& name);
+
+/// Whether both are parts of one capture of the same documents.
+bool same_whole(const capture_manifest& a, const capture_manifest& b);
+
+/// Seed of an untrained model's weights, as the manifest writes it; none: the weights are a checkpoint's.
+std::optional<std::string> untrained_seed(const capture_manifest& m);
+
+namespace detail {
+
+/// Throws `error` if two entries of a list have the same key.
+template <class List, class Key>
+void require_each_once(const List& list, const std::string& where, const char* what, Key key) {
+  std::set<std::decay_t<decltype(key(*list.begin()))>> seen;
+  for (const auto& entry : list)
+    require(seen.insert(key(entry)).second, where, ": ", what, ' ', key(entry), " stands twice");
+}
+
+}  // namespace detail
 
 }  // namespace qkgeom
-
-#if !defined(QKGEOM_PRECOMPILED)
-#include "qkgeom/io/detail/capture_manifest_reading.hpp"
-#endif

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <vector>
 
+#include "qkgeom/io/capture.hpp"
 #include "qkgeom/io/capture_check.hpp"
-#include "qkgeom/io/capture_part.hpp"
-#include "qkgeom/io/capture_reader.hpp"
+#include "qkgeom/io/capture_manifest.hpp"
 
 namespace qkgeom {
 
@@ -22,11 +22,6 @@ struct merged_capture {
 /// manifest.json comes last. Throws `error` if a folder holds no part, if the parts differ in model, settings, draws,
 /// documents or weights, if one is missing or there twice, or if `out` holds anything; then `out` is left without what
 /// was begun.
-QKGEOM_INLINE merged_capture merge_parts(const std::vector<std::filesystem::path>& parts,
-                                         const std::filesystem::path& out);
+merged_capture merge_parts(const std::vector<std::filesystem::path>& parts, const std::filesystem::path& out);
 
 }  // namespace qkgeom
-
-#if !defined(QKGEOM_PRECOMPILED)
-#include "qkgeom/io/detail/capture_merge.hpp"
-#endif

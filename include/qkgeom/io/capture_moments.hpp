@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/io/capture_part.hpp"
+#include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/io/capture_set.hpp"
 #include "qkgeom/stats/document_moments.hpp"
 #include "qkgeom/stats/moments.hpp"
@@ -26,7 +26,7 @@ struct token_moments {
 };
 
 /// Adds another block of the same layer. Throws `error` if heads or buckets differ.
-QKGEOM_INLINE void merge(token_moments& into, const token_moments& from);
+void merge(token_moments& into, const token_moments& from);
 
 /// Name of moment file number b of a capture folder: "moments-03.safetensors".
 inline std::string moments_name(index_t b) {
@@ -37,8 +37,8 @@ inline std::string moments_name(index_t b) {
 
 /// Writes the moments of one block of documents: every layer of the manifest over the same bucket edges, and the
 /// manifest without its shards. Throws `error` if the layers are not those of the manifest. Returns the file's SHA-256.
-QKGEOM_INLINE std::string write_moments_file(const std::filesystem::path& path, capture_manifest manifest,
-                                             std::span<const token_moments> layers);
+std::string write_moments_file(const std::filesystem::path& path, capture_manifest manifest,
+                               std::span<const token_moments> layers);
 
 /// One file of moments. Files are untrusted: what disagrees with the manifest throws `error` naming file and tensor.
 class moments_file {
@@ -58,7 +58,7 @@ class moments_file {
 /// Opens the moments of every token that a capture holds beside its rows, one entry per block of documents: the files
 /// moments-BB.safetensors of its folder, from `first_moment_block` on, or the same tensors inside a single file. None:
 /// it holds no such.
-QKGEOM_INLINE std::vector<moments_file> open_moments(const capture& c);
+std::vector<moments_file> open_moments(const capture& c);
 
 /// Moments of every token of a set of captures. Block b of one capture counts together with block b of the others;
 /// parts of one capture have each their own blocks of it.
@@ -82,7 +82,3 @@ class set_moments {
 };
 
 }  // namespace qkgeom
-
-#if !defined(QKGEOM_PRECOMPILED)
-#include "qkgeom/io/detail/capture_moments.hpp"
-#endif

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "qkgeom/io/capture_reader.hpp"
+#include "qkgeom/io/capture.hpp"
 
 namespace qkgeom {
 
@@ -91,8 +96,14 @@ class capture_set {
   std::vector<std::shared_ptr<const change>> changes_{};  // in their order
 };
 
-}  // namespace qkgeom
+/// Field of manifest.json: the parts of a head by name, {"rope": [first coordinate, end]}.
+inline constexpr const char* head_parts_field = "head_parts";
 
-#if !defined(QKGEOM_PRECOMPILED)
-#include "qkgeom/io/detail/capture_set.hpp"
-#endif
+/// The same captures with the coordinates of one part of each head alone (`head_parts` of the manifest), as heads of
+/// that size: of latent attention "nope", before the rotary embedding's coordinates, or "rope", these. The scale of
+/// scores stays that of whole heads. Moments of every token and sums of the forward pass count as absent. Throws
+/// `error` that names the parts if there is none of that name, or if the rotary embedding turns some of its coordinates
+/// and not others.
+capture_set head_part(const capture_set& source, const std::string& name);
+
+}  // namespace qkgeom

@@ -31,13 +31,9 @@ struct document_losses {
 /// The softmax sums of a captured layer, the documents of all captures one after another. None unless every capture
 /// holds them over the same buckets and the set has all its documents. Throws `error` naming file and tensor where a
 /// file disagrees with the manifest.
-QKGEOM_INLINE std::optional<softmax_sums> read_softmax(const capture_set& source, index_t layer);
+std::optional<softmax_sums> read_softmax(const capture_set& source, index_t layer);
 
 /// The losses of a set of captures; none and errors as for `read_softmax`.
-QKGEOM_INLINE std::optional<document_losses> read_losses(const capture_set& source);
+std::optional<document_losses> read_losses(const capture_set& source);
 
 }  // namespace qkgeom
-
-#if !defined(QKGEOM_PRECOMPILED)
-#include "qkgeom/io/detail/capture_statistics.hpp"
-#endif

@@ -10,10 +10,9 @@
 #include <vector>
 
 #include "qkgeom/core/error.hpp"
+#include "qkgeom/io/capture.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
-#include "qkgeom/io/capture_manifest_text.hpp"
-#include "qkgeom/io/captured_layer.hpp"
-#include "qkgeom/io/safetensors_write.hpp"
+#include "qkgeom/io/safetensors.hpp"
 
 namespace qkgeom {
 
@@ -53,9 +52,8 @@ inline std::string shard_name(index_t i) {
 /// Writes a capture, or one shard of a capture, as a single safetensors file that stands alone: rows of every layer
 /// that the manifest lists, `extra` tensors as they are, and the manifest without its shard list. Throws `error` if the
 /// rows disagree with the manifest or cannot be written; then nothing is left behind. Returns the file's SHA-256.
-inline std::string write_capture_file(const std::filesystem::path& path, capture_manifest manifest,
-                                      std::span<const layer_to_write> layers,
-                                      const std::vector<tensor_to_write>& extra = {});
+std::string write_capture_file(const std::filesystem::path& path, capture_manifest manifest,
+                               std::span<const layer_to_write> layers, const std::vector<tensor_to_write>& extra = {});
 
 /// Writes a capture folder one shard at a time. Each shard appears whole or not at all, and manifest.json is written
 /// last, by `finish`: a folder without it is not a capture yet. Throws `error` naming the file on every failure.
@@ -139,6 +137,13 @@ class capture_writer {
   capture_manifest manifest_;
 };
 
-}  // namespace qkgeom
+namespace detail {
 
-#include "qkgeom/io/detail/capture_writer.hpp"
+/// Adds the tensors of one side after checking them against the manifest.
+void add_side(std::vector<tensor_to_write>& tensors, const capture_manifest& manifest, const std::string& target,
+              const std::string& name, dtype element, index_t heads, const side_to_write& side,
+              const allowed_documents& allowed);
+
+}  // namespace detail
+
+}  // namespace qkgeom

@@ -1,5 +1,197 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include "qkgeom/io/csv_read.hpp"
-#include "qkgeom/io/csv_write.hpp"
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "qkgeom/core/config.hpp"
+#include "qkgeom/io/file.hpp"
+
+namespace qkgeom {
+
+/// A CSV table by columns. Fields are the text in the file without its quotes.
+class csv_table {
+ public:
+  csv_table(std::string where, std::vector<std::string> columns)
+      : where_(std::move(where)), columns_(std::move(columns)), fields_(columns_.size()) {}
+
+  const std::vector<std::string>& columns() const { return columns_; }
+  std::size_t rows() const { return fields_.empty() ? 0 : fields_.front().size(); }
+  bool has(std::string_view name) const { return std::find(columns_.begin(), columns_.end(), name) != columns_.end(); }
+
+  /// Fields of a column. Throws `error` naming the file if there is no such column.
+  const std::vector<std::string>& column(std::string_view name) const;
+  /// A column of numbers; empty fields are NaN. Throws `error` naming file, column and row where a field is no number.
+  std::vector<double> numbers(std::string_view name) const;
+
+  /// Adds a row. Throws `error` unless it has one field per column.
+  void add_row(std::vector<std::string> fields);
+
+ private:
+  std::string where_;
+  std::vector<std::string> columns_;
+  std::vector<std::vector<std::string>> fields_;
+};
+
+/// Reads a CSV file with a header row. Throws `error` naming the file and the line: a row with another number of
+/// fields, a column named twice, an open quote, more than 4 million fields, a file above `max_bytes`.
+csv_table read_csv(const std::filesystem::path& path, std::size_t max_bytes = std::size_t{64} << 20);
+
+/// A number as text: the shortest that reads back as the same value. NaN is empty, infinities are "inf" and "-inf".
+template <class T>
+requires std::is_arithmetic_v<T> std::string number_text(T x) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return x ? "1" : "0";
+  } else {
+    if constexpr (std::is_floating_point_v<T>) {
+      if (std::isnan(x)) return {};
+    }
+    char text[64];
+    const auto end = std::to_chars(text, text + sizeof text, x);
+    return {text, end.ptr};
+  }
+}
+
+/// The names in a header row as a file has it: separated by commas, none of them quoted.
+std::vector<std::string> csv_columns(std::string_view header);
+
+/// Writes a CSV file with a header row; it appears whole at `commit`, or not at all. Numbers are the shortest that read
+/// back equal; null (an empty optional) and NaN are empty fields; true and false are 1 and 0; text is quoted where it
+/// must be. Throws `error` if a row has too few or too many fields, or the file cannot be written.
+class csv_writer {
+ public:
+  csv_writer(const std::filesystem::path& path, std::vector<std::string> columns);
+
+  /// Writes one row: a field for each column.
+  template <class... Fields>
+  void row(const Fields&... fields) {
+    (add(fields), ...);
+    end_row();
+  }
+
+  /// Adds one field to the row at hand: a number, a text, or an optional of one.
+  template <class T>
+  requires std::is_arithmetic_v<T> csv_writer& add(T x) { return append(number_text(x)); }
+  csv_writer& add(std::string_view text) { return append(quoted(text)); }
+  csv_writer& add(const char* text) { return add(std::string_view(text)); }
+  csv_writer& add(const std::string& text) { return add(std::string_view(text)); }
+  csv_writer& add(std::nullopt_t) { return append({}); }
+  template <class T>
+  csv_writer& add(const std::optional<T>& x) {
+    return x ? add(*x) : append({});
+  }
+
+  /// Ends the row that `add` has filled.
+  void end_row();
+
+  /// Completes the file.
+  void commit();
+
+ private:
+  static std::string quoted(std::string_view text);
+  csv_writer& append(std::string_view text);
+
+  atomic_file file_;
+  std::vector<std::string> columns_;
+  std::string line_;
+  std::size_t fields_ = 0, rows_ = 0;  // row 0 is the header
+};
+
+/// A field of a table: null, a truth value, a whole number, a number or a text. NaN is null.
+using table_field = std::variant<std::monostate, bool, std::int64_t, double, std::string>;
+
+/// The field of a value: a number, a text, or an optional of one.
+template <class T>
+table_field field_of(const T& x) {
+  if constexpr (std::is_same_v<T, table_field>)
+    return x;
+  else if constexpr (requires { x.has_value(); })
+    return x ? field_of(*x) : table_field();
+  else if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, double>)
+    return x;
+  else if constexpr (std::integral<T>)
+    return static_cast<std::int64_t>(x);
+  else
+    return std::string(x);
+}
+
+/// A column's name, and what stands in it, with the unit.
+struct column_text {
+  std::string name, meaning;
+};
+
+/// A table: its columns, and its rows one by one.
+struct table {
+  std::vector<column_text> columns;
+  /// Calls `row(fields)` for each row, a field per column.
+  std::function<void(const std::function<void(const std::vector<table_field>&)>& row)> rows;
+};
+
+/// Columns of a table whose rows are made of a `Row` each.
+template <class Row>
+class table_columns {
+ public:
+  /// Adds the column NAME of `value(row)`; where that is an estimate, also the columns NAME_error and, over heads,
+  /// NAME_head_error.
+  template <class Value>
+  table_columns& add(const std::string& name, std::string meaning, Value value) {
+    using result = std::decay_t<std::invoke_result_t<Value, const Row&>>;
+    columns_.push_back({name, std::move(meaning)});
+    if constexpr (requires(result e) { e.error; }) columns_.push_back({name + "_error", "its standard error"});
+    if constexpr (requires(result e) { e.head_error; })
+      columns_.push_back({name + "_head_error", "its standard error if the heads were drawn from many like them"});
+    put_.push_back([value = std::move(value)](const Row& row, std::vector<table_field>& fields) {
+      const auto& x = std::invoke(value, row);
+      if constexpr (requires { x.error; }) {
+        fields.push_back(x.value);
+        fields.push_back(x.error);
+        if constexpr (requires { x.head_error; }) fields.push_back(x.head_error);
+      } else {
+        fields.push_back(field_of(x));
+      }
+    });
+    return *this;
+  }
+
+  /// Adds the columns of a list, each with a name, a meaning and a value.
+  template <class List>
+  table_columns& add_all(const List& list) {
+    for (const auto& c : list) add(c.name, c.meaning, c.value);
+    return *this;
+  }
+
+  /// The table whose rows `each(f)` hands to f. What `each` refers to must live as long as the table.
+  template <class Each>
+  table with_rows(Each each) && {
+    return {std::move(columns_), [put = std::move(put_), each = std::move(each)](const auto& row) {
+              std::vector<table_field> fields;
+              each([&](const Row& r) {
+                fields.clear();
+                for (const auto& p : put) p(r, fields);
+                row(fields);
+              });
+            }};
+  }
+
+ private:
+  std::vector<column_text> columns_;
+  std::vector<std::function<void(const Row&, std::vector<table_field>&)>> put_;
+};
+
+/// Writes a table as a CSV file, which appears whole or not at all (see `csv_writer`).
+void write_csv(const std::filesystem::path& path, const table& t);
+
+}  // namespace qkgeom

@@ -1,19 +1,45 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/utf8.hpp"
-#include "qkgeom/io/detail/descriptor.hpp"
 #include "qkgeom/io/sha256.hpp"
 
 namespace qkgeom {
+
+namespace detail {
+
+/// Owns a file descriptor.
+class descriptor {
+ public:
+  explicit descriptor(int fd = -1) : fd_(fd) {}
+  descriptor(descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  descriptor& operator=(descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+  /// Closes now, so that the caller sees a late error of the file system: false with errno set.
+  bool close() { return ::close(std::exchange(fd_, -1)) == 0; }
+
+ private:
+  int fd_;
+};
+
+}  // namespace detail
 
 /// A file that appears whole or not at all: it is written as `<name>.partial` beside the target, then synced and
 /// renamed by `commit`. Without a commit the destructor removes the partial file and the target stays as it was. The
@@ -67,17 +93,43 @@ class atomic_file {
 };
 
 /// Writes a whole text file through `atomic_file`.
-QKGEOM_INLINE void write_text(const std::filesystem::path& path, std::string_view text);
+void write_text(const std::filesystem::path& path, std::string_view text);
 
 /// Longest name of a tensor, a model, a document or a label that readers accept, bytes.
 inline constexpr std::size_t max_name_bytes = 4096;
 
 /// Reads a whole file of at most `max_bytes`. Throws `error` naming the file if it cannot be read, is larger, or is a
 /// folder, a device or a named pipe; a pipe of the shell (/dev/stdin, <(...)) is read to its end.
-QKGEOM_INLINE std::string read_text(const std::filesystem::path& path, std::size_t max_bytes);
+std::string read_text(const std::filesystem::path& path, std::size_t max_bytes);
+
+/// A regular file mapped read-only into memory for as long as the object lives. The file must not be cut meanwhile.
+/// Throws `error` naming the file if it cannot be opened or is a folder, a pipe or a device.
+class mapped_file {
+ public:
+  explicit mapped_file(std::filesystem::path path);
+  mapped_file(mapped_file&& other) noexcept
+      : path_(std::move(other.path_)),
+        data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)) {}
+  mapped_file& operator=(mapped_file&& other) noexcept {
+    std::swap(path_, other.path_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~mapped_file();
+
+  const std::filesystem::path& path() const { return path_; }
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  /// Takes the file's pages out of this process' memory until they are read again.
+  void forget() const { forget(bytes()); }
+  /// The same for the aligned blocks of 64 kB that some of its bytes lie in: the system reads a whole block at once.
+  void forget(std::span<const std::byte> some) const;
+
+ private:
+  std::filesystem::path path_;
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
 
 }  // namespace qkgeom
-
-#if !defined(QKGEOM_PRECOMPILED)
-#include "qkgeom/io/detail/file.hpp"
-#endif

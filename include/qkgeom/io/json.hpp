@@ -26,7 +26,7 @@ inline constexpr std::size_t max_json_values = 4'000'000;
 
 /// Parses JSON from an untrusted source, which errors call `where`, e.g. "/x/config.json". Throws `error` if it is not
 /// JSON, if it has more than `max_json_values`, is nested deeper than `max_depth`, or if an object names a field twice.
-QKGEOM_INLINE json parse_json(std::string_view text, const std::string& where, int max_depth = 64);
+json parse_json(std::string_view text, const std::string& where, int max_depth = 64);
 
 /// A value inside a JSON document and its path there, which errors name: `config.json: rope.factor must be a number,
 /// not "x"`. Owns nothing: it is valid as long as the document. A field that is null counts as absent, except for `[]`.
@@ -86,10 +86,6 @@ class json_value {
 };
 
 /// Reads and parses a JSON file of at most `max_bytes`.
-QKGEOM_INLINE json read_json(const std::filesystem::path& path, std::size_t max_bytes = std::size_t{64} << 20);
+json read_json(const std::filesystem::path& path, std::size_t max_bytes = std::size_t{64} << 20);
 
 }  // namespace qkgeom
-
-#if !defined(QKGEOM_PRECOMPILED)
-#include "qkgeom/io/detail/json_bodies.hpp"
-#endif

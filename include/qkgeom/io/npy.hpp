@@ -5,6 +5,8 @@
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 #if __has_include(<xtensor/containers/xarray.hpp>)  // xtensor 0.26 put its headers into folders
 #include <xtensor/containers/xarray.hpp>
 #include <xtensor/io/xnpy.hpp>
@@ -15,11 +17,22 @@
 
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/core/error.hpp"
-#include "qkgeom/io/detail/npy_header.hpp"
 #include "qkgeom/io/file.hpp"
-#include "qkgeom/io/mapped_file.hpp"
 
 namespace qkgeom {
+
+namespace detail {
+
+struct npy_header {
+  std::string type;  // as NumPy writes it, e.g. "<f8"
+  bool column_major = false;
+  std::vector<std::size_t> shape;
+};
+
+/// Header of a mapped NumPy file and the offset of its data.
+std::pair<npy_header, std::size_t> read_npy_header(const mapped_file& file, const std::string& where);
+
+}  // namespace detail
 
 /// Writes an xtensor expression of any rank as a NumPy file, which appears whole or not at all.
 template <class E>

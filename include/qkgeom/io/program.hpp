@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <unistd.h>
+
+#include <chrono>
 #include <filesystem>
 #include <functional>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "qkgeom/core/config.hpp"
@@ -13,11 +18,11 @@ namespace qkgeom {
 /// Runs a program's `body`. Returns its exit status: 0, or 2 after one sentence on standard error that begins with the
 /// program's `name`, if the body throws, if memory runs out, or if standard output cannot be written. While it runs, a
 /// mapped file that becomes shorter ends the process in the same way (`report_lost_files`).
-QKGEOM_INLINE int run_program(const std::string& name, const std::function<void()>& body);
+int run_program(const std::string& name, const std::function<void()>& body);
 
 /// From now on a page of a mapped file that can no longer be read (SIGBUS: the file was cut short, or its disk fails)
 /// ends the process with a sentence that names the file, and status 2. For programs: the library installs no handler.
-QKGEOM_INLINE void report_lost_files(const std::string& name);
+void report_lost_files(const std::string& name);
 
 /// A folder that is made if it is not there, with those above it. At the end, those that this object made and that are
 /// empty are removed again, so that a run that fails leaves none. Throws `error` if it cannot be made.
@@ -32,8 +37,50 @@ class made_folder {
   std::vector<std::filesystem::path> made_;  // innermost last
 };
 
-}  // namespace qkgeom
+/// Progress of long work on standard error: nothing in the first two seconds, then on a terminal a bar that is redrawn
+/// in place, elsewhere a line every ten seconds. `add` may be called from many threads.
+class progress {
+ public:
+  /// `total` in units; 0 if unknown. `unit` is a plural, e.g. "tokens".
+  progress(std::string label, index_t total, std::string unit)
+      : label_(std::move(label)), unit_(std::move(unit)), total_(total), terminal_(::isatty(STDERR_FILENO) == 1) {}
+  progress(const progress&) = delete;
+  progress& operator=(const progress&) = delete;
+  ~progress() { done(); }
 
-#if !defined(QKGEOM_PRECOMPILED)
-#include "qkgeom/io/detail/program.hpp"
-#endif
+  /// Counts `n` more units.
+  void add(index_t n = 1);
+
+  /// Ends the work: a bar that was shown gets its last state and a new line.
+  void done();
+
+  /// The line for `count` units after `seconds`, without line ends: label, bar, share, count, rate, time left.
+  static std::string line(const std::string& label, index_t count, index_t total, const std::string& unit,
+                          double seconds);
+
+ private:
+  using clock = std::chrono::steady_clock;
+  static constexpr std::size_t bar_width = 24;
+
+  static std::string short_number(double x);
+  static std::string duration(double seconds);
+
+  void print(double seconds, bool last);
+
+  std::string label_, unit_;
+  index_t total_, count_ = 0;
+  bool terminal_, shown_ = false, done_ = false;
+  clock::time_point start_ = clock::now(), last_ = start_ - std::chrono::hours(1);
+  std::mutex mutex_;
+};
+
+/// Replaces this program by the one beside it whose name ends in "-cuda", with the same arguments `argv`: CUDA's
+/// libraries take 200 MB of every process that is linked to them. Throws `error` if it is not there or cannot be
+/// started.
+[[noreturn]] void become_cuda_program(char** argv);
+
+/// For programs that share nothing out: throws `error` if a launcher of MPI started several processes, by the variables
+/// that it sets, since each would write the same files.
+void require_one_process();
+
+}  // namespace qkgeom

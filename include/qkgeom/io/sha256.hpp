@@ -12,13 +12,30 @@
 
 namespace qkgeom {
 
+namespace detail {
+
+using sha256_state = std::array<std::uint32_t, 8>;
+
+/// Adds `blocks` blocks of 64 bytes to the state.
+void add_blocks_portable(sha256_state& state, const std::byte* p, std::size_t blocks);
+
+#if defined(__x86_64__)
+/// Whether the CPU has instructions for SHA-256.
+bool cpu_has_sha();
+
+/// The same with these instructions, four rounds at a time.
+void add_blocks_sha(sha256_state& state, const std::byte* p, std::size_t blocks);
+#endif
+
+}  // namespace detail
+
 /// SHA-256 (FIPS 180-4) of bytes that are added piece by piece.
 class sha256 {
  public:
-  QKGEOM_INLINE sha256& add(std::span<const std::byte> bytes);
+  sha256& add(std::span<const std::byte> bytes);
   sha256& add(std::string_view text) { return add(std::as_bytes(std::span(text.data(), text.size()))); }
   /// Digest of the bytes so far, as 64 hexadecimal digits.
-  QKGEOM_INLINE std::string hex() const;
+  std::string hex() const;
 
  private:
   std::array<std::uint32_t, 8> state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
@@ -28,7 +45,3 @@ class sha256 {
 };
 
 }  // namespace qkgeom
-
-#if !defined(QKGEOM_PRECOMPILED)
-#include "qkgeom/io/detail/sha256.hpp"
-#endif

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,64 +12,30 @@
 #include "qkgeom/core/buckets.hpp"
 #include "qkgeom/core/budget.hpp"
 #include "qkgeom/io/capture.hpp"
+#include "qkgeom/io/capture_moments.hpp"
+#include "qkgeom/io/capture_set.hpp"
 #include "qkgeom/report/analyse_layer.hpp"
+#include "qkgeom/report/notes.hpp"
 
 namespace qkgeom {
 
 /// Query buckets of this capture under `options`: given edges, a given width, or the capture's usual one. What lies
 /// beyond the context is cut off. Throws `error` if given edges begin before position 0 or beyond the context, and
 /// above `max_query_buckets`.
-inline bucket_edges query_buckets(const capture_manifest& manifest, const analysis_options& options) {
-  if (!options.bucket_edges.empty()) {
-    auto edges = bucket_edges(options.bucket_edges).edges();
-    const index_t length = manifest.context_length;
-    require(edges.front() >= 0 && edges.front() < length,
-            "the edges of query buckets must begin within the context of ", length, " tokens, not at ", edges.front());
-    while (edges[edges.size() - 2] >= length) edges.pop_back();
-    edges.back() = std::min(edges.back(), length);
-    return bucket_edges(std::move(edges));
-  }
-  const index_t size = options.bucket_size > 0 ? options.bucket_size : manifest.usual_bucket_size();
-  return captured_buckets{"uniform", size}.edges(manifest.context_length);
-}
+bucket_edges query_buckets(const capture_manifest& manifest, const analysis_options& options);
 
 /// Throws `error` if analyses of `source` over `buckets` would need more memory than 4 GiB and 64 times the size of its
 /// files: moments and query models of a layer's heads, and the sums of profiles by document of all heads.
-inline void check_memory(const capture_set& source, const bucket_edges& buckets, const analysis_options& options) {
-  constexpr index_t least = index_t{4} << 30, times = 64, number = sizeof(double);
-  const auto& m = source.manifest();
-  std::size_t heads = 0;
-  for (const auto& l : m.layers) heads = std::max(heads, l.query_heads.size());
-  const index_t d = m.model.head_dim, documents = std::min<index_t>(source.documents(), 1024);
-  const auto profiles = static_cast<index_t>(options.covariances.size()) + 1;
-  const std::string of = " query buckets of " + std::to_string(m.query_heads()) + " heads of size " + std::to_string(d);
-  budget memory(static_cast<std::uint64_t>(saturated_product({source.bytes() + least / times, times})),
-                source.captures()[0].path().string() + ": an analysis over " + std::to_string(buckets.count()) + of +
-                    " needs more memory than 4 GiB and 64 times the capture's size; --bucket-size takes wider buckets");
-  memory.spend(saturated_product({buckets.count() + 1, static_cast<index_t>(heads), d, d, 2 * number}));
-  memory.spend(saturated_product({buckets.count(), m.query_heads(), documents + 1, profiles, 2 * number}));
-}
+void check_memory(const capture_set& source, const bucket_edges& buckets, const analysis_options& options);
 
 /// Documents per block such that profiles keep at most 1024 blocks: their memory does not grow with the documents.
-inline index_t document_block(index_t documents) {
-  index_t block = 1;
-  while (documents > 1024 * block) block *= 2;
-  return block;
-}
+index_t document_block(index_t documents);
 
 /// Query heads in the layers that are analysed.
-inline index_t analysed_heads(const capture_manifest& manifest, const analysis_options& options) {
-  index_t n = 0;
-  for (const auto& layer : manifest.layers)
-    if (options.wants_layer(layer.layer)) n += static_cast<index_t>(layer.query_heads.size());
-  return n;
-}
+index_t analysed_heads(const capture_manifest& manifest, const analysis_options& options);
 
 /// Throws `error` naming the file if a layer with so many rows of each side has no geometry.
-inline void require_rows(const captured_layer& layer, index_t queries, index_t keys) {
-  require(queries > 0 && keys > 0, layer.q.file, ": layer ", layer.layer, " has no ", queries > 0 ? "keys" : "queries",
-          ", and PCA and rotation need at least one query and one key");
-}
+void require_rows(const captured_layer& layer, index_t queries, index_t keys);
 
 /// Runs the analyses on every captured head, or on those that the options name, layer by layer and shard by shard (for
 /// pairs across documents: all rows of a layer at once). Several captures of one model are analysed as one: their
@@ -85,6 +52,98 @@ model_report analyse(Context& ctx, const capture_set& source, const analysis_opt
   return analyse(ctx, source, options, [](index_t) {});
 }
 
-}  // namespace qkgeom
+namespace detail {
 
-#include "qkgeom/report/detail/analyse.hpp"
+/// Analyses the layers of captures one by one. The arguments must live longer.
+class layer_analysis {
+ public:
+  layer_analysis(const capture_set& source, const bucket_edges& buckets, const analysis_options& options)
+      : source_(&source),
+        buckets_(&buckets),
+        options_(&options),
+        stored_(!options.every_token ? std::nullopt
+                : options.plasticity ? set_moments::open(source, buckets)
+                                     : set_moments::open(source)),
+        documents_(options.geometry && options.geometry_blocks > 1 ? source.documents_with_rows()
+                                                                   : std::vector<std::int32_t>{}) {}
+
+  /// Appends the reports of the layer's heads that the options want, and the extent of its rows, to `report` and
+  /// `positions`. Returns the number of all its query heads.
+  template <context Context>
+  index_t add_layer(Context& ctx, index_t number, model_report& report, position_range& positions) const {
+    constexpr index_t least_blocks = 4;  // errors from fewer blocks of stored moments say little
+    const auto& source = *source_;
+    const auto& options = *options_;
+    const auto first = source.read_shard(number, 0);
+    bool checked = false;
+    index_t queries = 0, keys = 0;
+    const auto each_shard = [&](const auto& visit) {
+      const auto shard = [&](const captured_layer& rows) {
+        require(rows.element == first.element, rows.q.file, ": tensor ", rows.q.tensor, " has dtype ",
+                name_of(rows.element), ", but ", name_of(first.element), " in ", first.q.file);
+        if (!checked) {
+          check_finite(rows);
+          queries += rows.q.rows;
+          keys += rows.k.rows;
+          positions.add(rows);
+        }
+        visit(rows);
+      };
+      if (options.across_documents || source.n_shards() == 1)
+        shard(source.n_shards() == 1 ? first : source.read_layer(number));
+      else
+        for (index_t p = 0; p < source.n_shards(); ++p) {
+          shard(source.read_shard(number, p));
+          source.forget(p);
+        }
+      if (!checked && !stored_ && options.geometry) require_rows(first, queries, keys);
+      checked = true;
+    };
+    std::optional<known_moments> known;
+    if (stored_)
+      known = known_moments_of(stored_->read(number), options.geometry_blocks > 1 && stored_->blocks() >= least_blocks);
+    report.moment_tokens = known ? known->moments.q[0].total.count : 0;
+    visit_element_type(first.element, [&]<class T>() {
+      const auto shards = [&](const auto& f) { each_shard([&](const captured_layer& rows) { f(rows.view<T>()); }); };
+      auto heads = analyse_layer<T>(ctx, shards,
+                                    {.names = {number, first.rope, first.query_heads, first.key_heads},
+                                     .buckets = *buckets_,
+                                     .context_length = source.manifest().context_length,
+                                     .document_block = document_block(source.documents()),
+                                     .every_token = std::move(known),
+                                     .documents = documents_},
+                                    options);
+      for (auto& h : heads)
+        if (options.wants_head({number, h.q_head})) report.heads.push_back(std::move(h));
+    });
+    return static_cast<index_t>(first.query_heads.size());
+  }
+
+ private:
+  const capture_set* source_;
+  const bucket_edges* buckets_;
+  const analysis_options* options_;
+  std::optional<set_moments> stored_;
+  std::vector<std::int32_t> documents_;
+};
+
+}  // namespace detail
+
+template <context Context, class Progress>
+model_report analyse(Context& ctx, const capture_set& source, analysis_options options, Progress&& progress) {
+  const auto& manifest = source.manifest();
+  if (options.rotation.score_scale == 0) options.rotation.score_scale = manifest.score_scale.value_or(0);
+  model_report report{manifest.model.name, manifest.context_length, {}, {}, 0};
+  report.rope_stage = manifest.rope_stage;
+  report.weighting = options.weighting;
+  report.buckets = query_buckets(manifest, options);
+  check_memory(source, report.buckets, options);
+  const detail::layer_analysis analysis(source, report.buckets, options);
+  position_range positions;
+  for (const index_t number : source.layers())
+    if (options.wants_layer(number)) progress(analysis.add_layer(ctx, number, report, positions));
+  report.notes = notes_of(source, report, positions);
+  return report;
+}
+
+}  // namespace qkgeom

@@ -1,74 +1,90 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "qkgeom/io/csv.hpp"
+#include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/head_report.hpp"
+#include "qkgeom/stats/jackknife.hpp"
 
 namespace qkgeom {
 
-/// A column of tables of heads and the number of a head that stands there; NaN is null.
+/// A column of tables of heads: its name, what stands in it, and the number of a head; NaN is null.
 struct head_column {
-  std::string name;
+  std::string name, meaning;
   std::function<double(const head_report&)> value;
 };
 
-/// A number of the rotation and its column's name.
+/// A number of the rotation, as `head_column` has it.
 struct rotation_number {
-  const char* name;
+  const char *name, *meaning;
   double (*of)(const rotation_result&);
 };
 /// All of them, in the order of the columns.
 inline constexpr rotation_number rotation_numbers[] = {
-    {"r_q_a", [](const rotation_result& r) { return r.q.r; }},
-    {"r_k_a", [](const rotation_result& r) { return r.k.r; }},
-    {"alpha_q", [](const rotation_result& r) { return r.q.alpha; }},
-    {"alpha_k", [](const rotation_result& r) { return r.k.alpha; }},
-    {"mu_q_a", [](const rotation_result& r) { return r.q.mu; }},
-    {"mu_k_a", [](const rotation_result& r) { return r.k.mu; }},
-    {"mu_q_b", [](const rotation_result& r) { return r.q.mu_b; }},
-    {"mu_k_b", [](const rotation_result& r) { return r.k.mu_b; }},
-    {"bias_strength", [](const rotation_result& r) { return r.bias.strength; }},
-    {"separation_strength", [](const rotation_result& r) { return r.separation_strength; }},
-    {"content_var_b", [](const rotation_result& r) { return r.content_var_b; }},
-    {"var_frac_a", [](const rotation_result& r) { return r.var_frac_a; }},
-    {"var_frac_b", [](const rotation_result& r) { return r.var_frac_b; }},
-    {"plane_var_fraction", [](const rotation_result& r) { return r.plane_var_fraction; }},
-    {"residual_pos_r", [](const rotation_result& r) { return r.residual_pos_r; }},
-    {"alpha_k_b", [](const rotation_result& r) { return r.bias.alpha_k_b; }},
-    {"bias_strength_b", [](const rotation_result& r) { return r.bias.strength_b; }},
-    {"cos_a_beta_q", [](const rotation_result& r) { return r.q.cos_a_beta; }},
-    {"cos_a_beta_k", [](const rotation_result& r) { return r.k.cos_a_beta; }},
-    {"q_drift_off_a", [](const rotation_result& r) { return r.q.drift_off_a; }},
-    {"k_drift_off_a", [](const rotation_result& r) { return r.k.drift_off_a; }},
-    {"alpha_q_context", [](const rotation_result& r) { return r.q.alpha_context; }},
-    {"alpha_k_context", [](const rotation_result& r) { return r.k.alpha_context; }},
-    {"bias_context", [](const rotation_result& r) { return r.bias.context; }},
-    {"alpha_k_b_context", [](const rotation_result& r) { return r.bias.alpha_k_b_context; }},
-    {"bias_b_context", [](const rotation_result& r) { return r.bias.context_b; }},
-    {"score_sd", [](const rotation_result& r) { return r.score_sd; }},
-    {"score_sd_mean_query", [](const rotation_result& r) { return r.score_sd_mean_query; }},
-    {"bias_context_in_sd", [](const rotation_result& r) { return r.bias.context_in_sd; }},
-    {"bias_context_in_sd_mean_query", [](const rotation_result& r) { return r.bias.context_in_sd_mean_query; }},
-    {"bias_strength_logits", [](const rotation_result& r) { return r.bias.strength_logits; }},
-    {"bias_context_logits", [](const rotation_result& r) { return r.bias.context_logits; }},
-    {"score_sd_logits", [](const rotation_result& r) { return r.score_sd_logits; }}};
+    {"r_q_a", "correlation of queries with position along the drift axis a", [](const auto& r) { return r.q.r; }},
+    {"r_k_a", "correlation of keys with position along a", [](const auto& r) { return r.k.r; }},
+    {"alpha_q", "slope of queries along a, per token", [](const auto& r) { return r.q.alpha; }},
+    {"alpha_k", "slope of keys along a, per token", [](const auto& r) { return r.k.alpha; }},
+    {"mu_q_a", "mean of queries along a", [](const auto& r) { return r.q.mu; }},
+    {"mu_k_a", "mean of keys along a", [](const auto& r) { return r.k.mu; }},
+    {"mu_q_b", "mean of queries along the separation axis b", [](const auto& r) { return r.q.mu_b; }},
+    {"mu_k_b", "mean of keys along b", [](const auto& r) { return r.k.mu_b; }},
+    {"bias_strength", "mu_q_a alpha_k, score per token (4.6); above 0: later keys score higher",
+     [](const auto& r) { return r.bias.strength; }},
+    {"separation_strength", "b'Cb / tr C with C = Cov_Q + Cov_K + (mu_Q - mu_K)(mu_Q - mu_K)'",
+     [](const auto& r) { return r.separation_strength; }},
+    {"content_var_b", "mean of the two sides' variances along b", [](const auto& r) { return r.content_var_b; }},
+    {"var_frac_a", "share of the pooled variance along a", [](const auto& r) { return r.var_frac_a; }},
+    {"var_frac_b", "share of the pooled variance along b", [](const auto& r) { return r.var_frac_b; }},
+    {"plane_var_fraction", "sum of these two shares", [](const auto& r) { return r.plane_var_fraction; }},
+    {"residual_pos_r", "largest correlation of position with a direction off a: rounding",
+     [](const auto& r) { return r.residual_pos_r; }},
+    {"alpha_k_b", "slope of keys along b, per token", [](const auto& r) { return r.bias.alpha_k_b; }},
+    {"bias_strength_b", "mu_q_b alpha_k_b, score per token", [](const auto& r) { return r.bias.strength_b; }},
+    {"cos_a_beta_q", "cosine of a and the queries' own drift", [](const auto& r) { return r.q.cos_a_beta; }},
+    {"cos_a_beta_k", "cosine of a and the keys' own drift", [](const auto& r) { return r.k.cos_a_beta; }},
+    {"q_drift_off_a", "share of the square of the queries' own drift that is off a",
+     [](const auto& r) { return r.q.drift_off_a; }},
+    {"k_drift_off_a", "share of the square of the keys' own drift that is off a",
+     [](const auto& r) { return r.k.drift_off_a; }},
+    {"alpha_q_context", "alpha_q times L", [](const auto& r) { return r.q.alpha_context; }},
+    {"alpha_k_context", "alpha_k times L", [](const auto& r) { return r.k.alpha_context; }},
+    {"bias_context", "bias_strength times L", [](const auto& r) { return r.bias.context; }},
+    {"alpha_k_b_context", "alpha_k_b times L", [](const auto& r) { return r.bias.alpha_k_b_context; }},
+    {"bias_b_context", "bias_strength_b times L", [](const auto& r) { return r.bias.context_b; }},
+    {"score_sd", "standard deviation of the score difference of two keys of one document, queries drawn too",
+     [](const auto& r) { return r.score_sd; }},
+    {"score_sd_mean_query", "the same of the mean query", [](const auto& r) { return r.score_sd_mean_query; }},
+    {"bias_context_in_sd", "bias_context over score_sd; 0 if that is 0",
+     [](const auto& r) { return r.bias.context_in_sd; }},
+    {"bias_context_in_sd_mean_query", "bias_context over score_sd_mean_query; 0 if that is 0",
+     [](const auto& r) { return r.bias.context_in_sd_mean_query; }},
+    {"bias_strength_logits", "bias_strength in logits: times `score_scale`, by default over the root of the head size",
+     [](const auto& r) { return r.bias.strength_logits; }},
+    {"bias_context_logits", "bias_context in logits", [](const auto& r) { return r.bias.context_logits; }},
+    {"score_sd_logits", "score_sd in logits", [](const auto& r) { return r.score_sd_logits; }}};
 
 /// The numbers of the rotation.
-QKGEOM_INLINE const std::vector<head_column>& rotation_columns();
+const std::vector<head_column>& rotation_columns();
 
 /// The numbers of PCA; for heads that have one. The linear shares over pc10 are sum_j ev_j r_j^2 over the first 10
 /// components: weighed by the pooled variance.
-QKGEOM_INLINE const std::vector<head_column>& pca_columns();
+const std::vector<head_column>& pca_columns();
 
 /// The headline profile's aggregates, their standard errors, and the observed queries' own; for heads that have one.
-QKGEOM_INLINE const std::vector<head_column>& plasticity_columns();
+const std::vector<head_column>& plasticity_columns();
+
+/// Appends the column names of an `estimate`: NAME, NAME_error.
+void add_estimate_names(std::vector<std::string>& names, const std::string& name);
+/// Adds the fields of these columns to the row at hand.
+inline void add_estimate(csv_writer& csv, const estimate& e) { csv.add(e.value).add(e.error); }
+
+/// The same for a `head_estimate`, with a third column NAME_head_error.
+void add_head_estimate_names(std::vector<std::string>& names, const std::string& name);
+inline void add_estimate(csv_writer& csv, const head_estimate& e) { csv.add(e.value).add(e.error).add(e.head_error); }
 
 }  // namespace qkgeom
-
-#if !defined(QKGEOM_PRECOMPILED)
-#include "qkgeom/report/detail/columns.hpp"
-#endif

@@ -54,6 +54,42 @@ std::vector<geometry_replicates> geometry_without_blocks(Context& ctx, const lay
                                                          const rotation_options& rotation_choice,
                                                          std::vector<rotation_result>& planes);
 
-}  // namespace qkgeom
+template <context Context>
+std::vector<geometry_replicates> geometry_without_blocks(Context& ctx, const layer_blocks& by_block,
+                                                         const layer_moments& moments, const pca_options& pca_choice,
+                                                         const rotation_options& rotation_choice,
+                                                         std::vector<rotation_result>& planes) {
+  const auto& blocks = by_block.blocks;
+  const auto &queries = by_block.q, &keys = by_block.k;
+  const auto mean_difference = [](const block_moments& m) {
+    return dense::scaled(m.differences, m.pairs > 0 ? 1.0 / m.pairs : 0.0);
+  };
+  for (std::size_t h = 0; h < planes.size(); ++h) {
+    const auto& side = keys[moments.key_of_query[h]];
+    set_score_sd(planes[h], moments.q[h].total, mean_difference(merged_without(side, -1)));
+  }
+  std::vector<geometry_replicates> result(planes.size(), {blocks, {}});
+  if (queries.empty() || blocks.count < 2) return result;
+  for (index_t b = 0; b < blocks.count; ++b) {
+    layer_moments rest{moments.buckets, {}, {}, moments.key_of_query};
+    std::vector<block_moments> q(queries.size()), k(keys.size());
+    ctx.for_each(static_cast<index_t>(q.size()), [&](index_t h) { q[h] = merged_without(queries[h], b); });
+    ctx.for_each(static_cast<index_t>(k.size()), [&](index_t h) { k[h] = merged_without(keys[h], b); });
+    if (q.empty() || q[0].rows.count == 0 || k[0].rows.count == 0) continue;  // this block has all rows of a side
+    for (const auto& side : q) rest.q.push_back({side.rows, {}});
+    for (const auto& side : k) rest.k.push_back({side.rows, {}});
+    auto components = pca(ctx, rest, pca_choice);
+    auto axes = planar_rotation(ctx, rest, rotation_choice);
+    for (std::size_t h = 0; h < planes.size(); ++h) {
+      const index_t key = moments.key_of_query[h];
+      set_score_sd(axes[h], q[h].rows, mean_difference(k[key]));
+      components[h].components.clear();
+      axes[h].drift_axis.clear();
+      axes[h].separation_axis.clear();
+      result[h].without.push_back({std::move(components[h]), std::move(axes[h])});
+    }
+  }
+  return result;
+}
 
-#include "qkgeom/report/detail/geometry_errors.hpp"
+}  // namespace qkgeom

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <limits>
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "qkgeom/core/config.hpp"
+#include "qkgeom/stats/jackknife.hpp"
 
 namespace qkgeom {
 
@@ -30,5 +36,47 @@ std::vector<head_group> head_groups(const std::vector<Head>& heads) {
   if (rope.empty() || nope.empty()) return {{"all", every_head(heads)}};
   return {{"all", every_head(heads)}, {"rope", rope}, {"nope", nope}};
 }
+
+/// Summary of one number over heads. Signs differ between heads, so the mean hides what the mean of absolute values
+/// shows.
+enum class head_statistic { mean, mean_abs, median };
+inline constexpr std::array<head_statistic, 3> all_head_statistics{head_statistic::mean, head_statistic::mean_abs,
+                                                                   head_statistic::median};
+constexpr std::string_view name_of(head_statistic s) {
+  constexpr std::string_view names[] = {"mean", "mean_abs", "median"};
+  return names[static_cast<int>(s)];
+}
+
+/// A statistic over heads with its two errors: of having seen these documents, and of having these heads.
+struct head_estimate {
+  double value = std::numeric_limits<double>::quiet_NaN();
+  double error = std::numeric_limits<double>::quiet_NaN();       ///< jackknife over documents
+  double head_error = std::numeric_limits<double>::quiet_NaN();  ///< if the heads were drawn from many like them
+  double freedom = 0;                                            ///< degrees of freedom of `error`
+
+  /// Takes the error over documents.
+  void set_error(const estimate& e) { error = e.error, freedom = e.freedom; }
+};
+
+/// The values of a group's heads, those that are NaN left out.
+std::vector<double> values_of(const std::vector<double>& values, const std::vector<std::size_t>& group);
+
+/// The statistic of some values; NaN of none.
+double statistic_of(head_statistic s, const std::vector<double>& x);
+
+/// Its standard error when the values are a draw of independent heads; NaN below two. That of the median
+/// is the bootstrap's, in closed form (Maritz and Jarrett 1978).
+double head_error_of(head_statistic s, const std::vector<double>& x);
+
+/// Share of a group's heads for which `in(head index)` holds; NaN of none.
+template <class In>
+double share_of(const std::vector<std::size_t>& group, const In& in) {
+  double n = 0;
+  for (const std::size_t h : group) n += in(h) ? 1 : 0;
+  return group.empty() ? std::numeric_limits<double>::quiet_NaN() : n / static_cast<double>(group.size());
+}
+
+/// Standard error of a share of n heads drawn; NaN below two.
+double share_error(double share, std::size_t n);
 
 }  // namespace qkgeom

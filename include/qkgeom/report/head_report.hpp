@@ -10,8 +10,8 @@
 #include "qkgeom/geometry/planar_rotation.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/profile.hpp"
+#include "qkgeom/plasticity/summary.hpp"
 #include "qkgeom/report/geometry_errors.hpp"
-#include "qkgeom/report/summary.hpp"
 #include "qkgeom/sampling/head_draw.hpp"
 
 namespace qkgeom {

@@ -3,9 +3,12 @@
 
 #include <limits>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "qkgeom/io/capture_set.hpp"
+#include "qkgeom/io/csv.hpp"
 #include "qkgeom/report/head_report.hpp"
 
 namespace qkgeom {
@@ -23,15 +26,13 @@ inline constexpr index_t documents_of_a_fair_error = 5;  ///< fewer give a rough
 inline constexpr index_t queries_of_a_fair_model = 10;   ///< of a query bucket
 
 /// The note on errors over so few documents; none if they are enough.
-QKGEOM_INLINE std::optional<report_note> note_on_documents(index_t documents);
+std::optional<report_note> note_on_documents(index_t documents);
 
 /// What is odd about captures and their analysis, one note for each kind that applies; the names are listed in
 /// docs/formats.md. `rows`: the positions that the captures hold.
-QKGEOM_INLINE std::vector<report_note> notes_of(const capture_set& source, const model_report& report,
-                                                const position_range& rows);
+std::vector<report_note> notes_of(const capture_set& source, const model_report& report, const position_range& rows);
+
+/// notes.csv: a row per note, with the name of what it is about in front: a model, or a label of it.
+table notes_table(const std::vector<std::pair<std::string, std::vector<report_note>>>& models);
 
 }  // namespace qkgeom
-
-#if !defined(QKGEOM_PRECOMPILED)
-#include "qkgeom/report/detail/notes.hpp"
-#endif

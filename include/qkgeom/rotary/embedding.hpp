@@ -3,14 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
 #include <numbers>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "qkgeom/core/config.hpp"
-#include "qkgeom/io/json.hpp"
 
 namespace qkgeom {
 
@@ -74,33 +72,6 @@ inline std::vector<float> dynamic_frequencies(const rope_description& rope, inde
 
 /// The frequencies of any scaling for a document of so many tokens.
 inline std::vector<float> frequencies_of(const rope_description& rope, index_t tokens);
-
-/// A family's values for fields that config.json lacks.
-struct rope_defaults {
-  double theta = 10000;
-  double partial = 1;  ///< share of a head's channels that is rotated
-  bool may_be_partial = false;
-};
-
-/// The rotary parameters of a config.json: `rope_scaling` unless it is empty, else `rope_parameters`.
-inline std::optional<json_value> rope_dictionary(const json_value& config);
-
-/// The object whose `original_max_position_embeddings` counts: config.json itself if the scaling is yarn or llama3 and
-/// config.json has the field, else the dictionary of rotary parameters.
-inline const json_value& original_context_holder(const json_value& config, const json_value& dictionary);
-
-/// Reads `rope_scaling`, else `rope_parameters`, and the top-level `rope_theta` of a config.json as transformers does.
-/// Throws on a rope type that is not known, by name.
-inline rope_description read_rope(const json_value& config, index_t head_dim, index_t context,
-                                  const rope_defaults& defaults);
-
-/// Reads one dictionary of rotary parameters, which may be absent.
-inline rope_description read_rope_dictionary(const json_value& config, const std::optional<json_value>& dictionary,
-                                             index_t head_dim, index_t context, const rope_defaults& defaults);
-
-/// The fields of `rope_scaling` that a text names: "none", "linear:FACTOR", "dynamic:FACTOR", "yarn:FACTOR:CONTEXT" or
-/// "llama3:FACTOR:LOW:HIGH:CONTEXT". Throws `error` on any other.
-inline json rope_scaling_fields(const std::string& text);
 
 /// cos and sin of every position, (positions, rotary_dim / 2) each, in single precision like transformers: the angle is
 /// the f32 product of position and frequency.

@@ -8,7 +8,7 @@
 
 #include "qkgeom/context/context.hpp"
 #include "qkgeom/core/head.hpp"
-#include "qkgeom/io/capture_manifest.hpp"
+#include "qkgeom/rotary/rotation_between.hpp"
 #include "qkgeom/stats/jackknife.hpp"
 
 namespace qkgeom {

@@ -3,14 +3,24 @@
 
 #include <cmath>
 #include <cstddef>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "qkgeom/context/row_rotation.hpp"
 #include "qkgeom/core/error.hpp"
-#include "qkgeom/io/capture_manifest.hpp"
 
 namespace qkgeom {
+
+/// Rotary embedding as applied to coordinates [first, first + rotary_dim): `style` is "half" or "interleaved".
+struct captured_rope {
+  std::string style;
+  index_t rotary_dim = 0;
+  double attention_factor = 1;
+  std::vector<double> inv_freq;
+  index_t first = 0;
+  bool operator==(const captured_rope&) const = default;
+};
 
 /// Returns the two coordinates that plane p of a rotary embedding rotates: (2p, 2p + 1) if it is interleaved, else (p,
 /// p + number of planes), counted from its first coordinate.

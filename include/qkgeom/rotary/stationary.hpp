@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "qkgeom/context/context.hpp"
-#include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/plasticity/profile.hpp"
+#include "qkgeom/rotary/rotation_between.hpp"
 #include "qkgeom/stats/moments.hpp"
 
 namespace qkgeom {

@@ -22,7 +22,7 @@
 #include "capture/on_cpu.hpp"
 #include "capture/text/tokenizer.hpp"
 #include "qkgeom/io/capture.hpp"
-#include "qkgeom/io/head_part.hpp"
+#include "qkgeom/io/capture_set.hpp"
 #include "tests/capture/capture_fixture.hpp"
 #include "tests/capture/forward/forward_fixture.hpp"
 

@@ -9,6 +9,7 @@
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/io/capture_merge.hpp"
 #include "qkgeom/io/capture_moments.hpp"
+#include "qkgeom/io/capture_set.hpp"
 #include "tests/capture/capture_fixture.hpp"
 #include "tests/capture/job/threads_as_processes.hpp"
 

@@ -27,7 +27,7 @@ TEST_F(capture_program, help_and_bad_options_have_their_status) {
   write_documents(1);
   const auto refused = [&](const std::vector<std::string>& a) {
     const std::string text = this->refused(a);
-    EXPECT_THAT(text, ::testing::StartsWith("qkgeom-capture: "));
+    EXPECT_THAT(text, ::testing::StartsWith("qkgeom capture: "));
     EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
     return text;
   };
@@ -40,7 +40,7 @@ TEST_F(capture_program, help_and_bad_options_have_their_status) {
     return a;
   };
   EXPECT_EQ(run({"--version"}), 0);
-  EXPECT_THAT(log(), ::testing::MatchesRegex("qkgeom-capture [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+  EXPECT_THAT(log(), ::testing::MatchesRegex("qkgeom capture [0-9]+\\.[0-9]+\\.[0-9]+\n"));
   refused({});
   refused({"--model", data, "--out", "o"});
   EXPECT_THAT(refused(with({"--sampler", "best"})), HasSubstr("best"));

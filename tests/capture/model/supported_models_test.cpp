@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "capture/gguf/architecture.hpp"
 #include "capture/model/description.hpp"
 #include "tests/capture/forward/forward_fixture.hpp"
@@ -23,19 +25,26 @@ std::string quoted(const std::vector<std::string_view>& names) {
   return text;
 }
 
-TEST(supported_models, the_readme_has_a_row_for_each_name_in_the_table_of_families) {
-  std::string rows;
+TEST(supported_models, the_readme_names_the_families_and_capture_md_has_a_row_for_each) {
+  std::string rows, names;
   std::vector<std::string_view> types;
   const auto end_row = [&] {
     if (!types.empty()) rows += quoted(types) + " |\n";
     types.clear();
   };
   for (const decoder_family& family : decoder_families()) {
-    if (!family.name.empty()) end_row(), rows += "| " + std::string(family.name) + " | ";
+    if (!family.name.empty()) {
+      end_row();
+      rows += "| " + std::string(family.name) + " | ";
+      names += (names.empty() ? "" : "; ") + std::string(family.name);
+    }
     for (const auto type : model_types(family)) types.push_back(type);
   }
   end_row();
-  EXPECT_THAT(page("README.md"), HasSubstr("|---|---|\n" + rows + "\n"));
+  EXPECT_THAT(page("docs/capture.md"), HasSubstr("|---|---|\n" + rows + "\n"));
+  std::string readme = page("README.md");
+  std::replace(readme.begin(), readme.end(), '\n', ' ');
+  EXPECT_THAT(readme, HasSubstr(names + "."));
 }
 
 TEST(supported_models, capture_md_lists_the_table_of_architectures) {

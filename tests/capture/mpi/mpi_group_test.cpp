@@ -137,7 +137,7 @@ TEST_F(mpi_group, a_rank_that_fails_or_is_killed_ends_all_and_another_number_of_
   fs::create_directories(folder / "cut");
   ASSERT_EQ(::mkfifo((folder / "cut" / "shard-00003.safetensors.partial").c_str(), 0600), 0);
   EXPECT_NE(together(2, "cut"), 0);
-  EXPECT_THAT(log(), testing::ContainsRegex("qkgeom-capture: rank [01] of 2 on [^ ]+, document '[^']+': cannot write "
+  EXPECT_THAT(log(), testing::ContainsRegex("qkgeom capture: rank [01] of 2 on [^ ]+, document '[^']+': cannot write "
                                             ".*shard-00003.safetensors: .* is a pipe or a device; remove it; all ranks "
                                             "end, and the same command with --resume goes on"));
   fs::remove(folder / "cut" / "shard-00003.safetensors.partial");

@@ -8,7 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "qkgeom/io/csv_read.hpp"
+#include "qkgeom/io/csv.hpp"
 #include "qkgeom/io/file.hpp"
 #include "tests/io/scratch.hpp"
 
@@ -24,7 +24,7 @@ std::string text_of(const fs::path& file) { return read_text(file, 1 << 24); }
 /// Runs thesis_claims; its exit status and what it prints.
 std::pair<int, std::string> run(const fs::path& data, const fs::path& out, const std::string& options = {}) {
   const auto log = out.string() + ".log";
-  const auto command = "'" QKGEOM_BIN "/thesis_claims' '" + data.string() + "' --out '" + out.string() + "' " +
+  const auto command = "'" QKGEOM_BIN "/qkgeom-thesis' '" + data.string() + "' --out '" + out.string() + "' " +
                        options + " >'" + log + "' 2>&1";
   const int status = std::system(command.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(log)};

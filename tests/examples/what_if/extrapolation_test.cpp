@@ -6,12 +6,12 @@
 #include <gtest/gtest.h>
 
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/io/what_if.hpp"
 #include "qkgeom/report/analyse.hpp"
 #include "qkgeom/rotary/stationary.hpp"
-#include "qkgeom/rotary/what_if.hpp"
 #include "qkgeom/stats/interval.hpp"
+#include "tests/io/planted_capture.hpp"
 #include "tests/io/scratch.hpp"
-#include "tests/rotary/planted_capture.hpp"
 
 namespace qkgeom::examples {
 namespace {

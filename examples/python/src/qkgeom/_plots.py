@@ -347,7 +347,7 @@ def _statistic(capture: Capture, name: str, option: str) -> Figure:
     report = _report(capture)
     found = dict(_qkgeom.statistics_figures(capture._set, report))
     if name not in found:
-        raise ValueError(f"this capture holds no {name}: qkgeom-capture takes it with {option}")
+        raise ValueError(f"this capture holds no {name}: qkgeom capture takes it with {option}")
     return draw(found[name])
 
 

@@ -20,7 +20,7 @@ from ._version import __version__
 
 
 def _short_name(dtype: torch.dtype) -> str:
-    """As qkgeom-capture names it: f32, bf16."""
+    """As qkgeom capture names it: f32, bf16."""
     return str(dtype).removeprefix("torch.").replace("float", "f")
 
 
@@ -41,7 +41,7 @@ class capture:
     """Captures a transformers model while it is called: `with qkgeom.capture(model) as cap: model(ids)`.
 
     Each row of a batch is a document. The model's own attention runs, so that its outputs do not change by a bit.
-    heads: "all", or (layer, head) pairs. rate: tokens kept of bucket_size, drawn as `qkgeom-capture` draws them (4.1.2),
+    heads: "all", or (layer, head) pairs. rate: tokens kept of bucket_size, drawn as `qkgeom capture` draws them (4.1.2),
     with `seed`. keep: "samples", "moments" (of every token, mergeable), or "both". max_length: the context length L in
     tokens that is written; None: the longest document's.
     Raises ValueError where a model or a call cannot be captured.
@@ -164,7 +164,7 @@ class capture:
             manifest["head_parts"] = {"nope": [0, plain], "rope": [plain, first.head_dim]}
         if self._same:
             manifest["same_positions"] = True
-        # As qkgeom-capture: named where the model has a scale of its own, even if that is 1/sqrt(head_dim).
+        # As qkgeom capture: named where the model has a scale of its own, even if that is 1/sqrt(head_dim).
         scale = first.head_dim ** -0.5 if first.scale is None else first.scale
         if any(getattr(config, n, None) is not None for n in ("query_pre_attn_scalar", "attention_multiplier")) or not \
                 np.isclose(scale, first.head_dim ** -0.5, rtol=1e-12, atol=0):

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+#include "examples/dynamics/embedding_steps.hpp"
+
+#include <algorithm>
+
+#include "examples/common/labels.hpp"
+#include "examples/dynamics/trajectory_changes.hpp"
+#include "qkgeom/io/csv.hpp"
+#include "qkgeom/io/what_if.hpp"
+#include "qkgeom/report/columns.hpp"
+#include "qkgeom/report/head_groups.hpp"
+
+namespace qkgeom::examples {
+namespace {
+
+struct split_number {
+  std::string name;
+  number_of_heads of;
+};
+
+/// What is split: plasticity, the size of the bias and of the correlation with position, shares of classes.
+std::vector<split_number> split_numbers(const trajectory_point& point) {
+  std::vector<split_number> numbers;
+  for (const char* name : {"ap_overall", "ap_drop"})
+    if (std::any_of(point.columns.begin(), point.columns.end(), [&](const auto& c) { return c.name == name; }))
+      numbers.push_back({name, column_number(name)});
+  for (const char* name : {"bias_strength_logits", "bias_context_logits", "r_q_a", "r_k_a"})
+    numbers.push_back({std::string("abs_") + name, absolute_column(name)});
+  for (const head_class c : all_head_classes) numbers.push_back({"share_" + std::string(name_of(c)), class_number(c)});
+  return numbers;
+}
+
+/// Why rows of a capture cannot meet another embedding; empty: they can.
+std::string obstacle(const capture_set& source) {
+  const auto& m = source.manifest();
+  if (!has_rows(source)) return "holds no rows";
+  if (!m.rope) return "does not say its rotary embedding";
+  for (const auto& l : m.layers)
+    if (l.rope && l.rope_parameters && l.rope_parameters != m.rope) return "has layers with embeddings of their own";
+  return {};
+}
+
+}  // namespace
+
+std::vector<embedding_step> swap_embeddings(const arguments& a, const analysis_options& options,
+                                            const std::vector<trajectory_point>& points,
+                                            const std::vector<std::shared_ptr<const capture_set>>& sources) {
+  std::vector<embedding_step> steps;
+  for (const auto& [i, j] : checkpoint_steps(points)) {
+    embedding_step step{points[i].label, points[j].label, false, {}};
+    const auto &first = sources[i]->manifest(), &second = sources[j]->manifest();
+    step.differs = first.context_length != second.context_length || first.rope != second.rope;
+    const auto under = [&](std::size_t rows, std::size_t embedding) {
+      if (!step.differs) return points[rows];
+      auto of = options;
+      const auto& other = sources[embedding]->manifest();
+      if (of.bucket_size == 0 && of.bucket_edges.empty()) of.bucket_size = other.usual_bucket_size();
+      const auto set = what_if_as_in(*sources[rows], other, kept_first_tokens, a.seed);
+      const std::string label = points[rows].label + " as " + points[embedding].label;
+      return point_of(analyse_set(a, set, of, label).report, label);
+    };
+    std::string why;
+    if (step.differs)
+      for (const std::size_t c : {i, j})
+        if (const auto o = obstacle(*sources[c]); !o.empty()) why = points[c].label + " " + o;
+    if (!why.empty()) {
+      std::fprintf(stderr, "note: %s to %s is not split by embedding: %s\n", step.from.c_str(), step.to.c_str(),
+                   why.c_str());
+      continue;
+    }
+    step.with = {points[i], under(i, j), under(j, i), points[j]};
+    steps.push_back(std::move(step));
+  }
+  return steps;
+}
+
+void write_embedding_steps(output_folder& out, const std::vector<embedding_step>& steps) {
+  std::vector<std::string> names{"from", "to", "group", "number"};
+  for (const char* part : {"before", "after", "change", "embedding", "learned"}) add_head_estimate_names(names, part);
+  csv_writer csv(out.table("embedding_split.csv"), names);
+  for (const auto& s : steps)
+    for (const auto& g : head_groups(s.with[0].heads))
+      for (const auto& n : split_numbers(s.with[0])) {
+        const auto split = split_by_cause(s.with, n.of, g.heads);
+        csv.add(s.from).add(s.to).add(g.name).add(n.name);
+        for (const auto* e : {&split.none, &split.all, &split.change, &split.cause[0], &split.cause[1]})
+          add_estimate(csv, *e);
+        csv.end_row();
+      }
+  csv.commit();
+}
+
+void print_embedding_steps(printer& out, const std::vector<embedding_step>& steps) {
+  if (std::none_of(steps.begin(), steps.end(), [](const embedding_step& s) { return s.differs; })) return;
+  out.heading(
+      "Steps to another rotary embedding or context: what these change by themselves, and what was learned "
+      "(means over heads ± standard error over documents)");
+  table t({"from", "to", "number"}, {"before", "after", "change", "embedding and context", "learned"});
+  for (const auto& s : steps) {
+    if (!s.differs) continue;
+    for (const auto& n : split_numbers(s.with[0])) {
+      const auto split = split_by_cause(s.with, n.of, every_head(s.with[0].heads));
+      const bool nothing = split.cause[0].value == 0 && split.cause[1].value == 0;
+      if (nothing || std::isnan(split.change.value)) continue;
+      t.row({s.from, s.to, n.name, with_error(split.none), with_error(split.all), with_error(split.change, true),
+             with_error(split.cause[0], true), with_error(split.cause[1], true)});
+    }
+    t.rule();
+  }
+  out.print(t);
+}
+
+}  // namespace qkgeom::examples

@@ -1,0 +1,505 @@
+// SPDX-License-Identifier: MIT
+#include "qkgeom/report/head_tables.hpp"
+
+#include <optional>
+
+#include "qkgeom/plasticity/profile.hpp"
+#include "qkgeom/report/model_summary.hpp"
+
+namespace qkgeom {
+
+namespace {
+
+/// Throws, beginning with `name`, unless every head has PCA and rotation.
+void require_geometry(const char* name, const std::vector<head_report>& heads) {
+  for (const auto& h : heads)
+    require(!h.pca.r_q.empty(), name, ": layer ", h.layer, " head ", h.q_head,
+            " has no PCA and rotation (analysis_options::geometry)");
+}
+
+/// Throws, beginning with `name`, unless every head has the headline profile and its summary.
+void require_plasticity(const char* name, const std::vector<head_report>& heads) {
+  for (const auto& h : heads)
+    require(!h.profiles.empty() && !h.summaries.empty(), name, ": layer ", h.layer, " head ", h.q_head,
+            " has no profile (analysis_options::plasticity)");
+}
+
+/// Hands out the heads of a report as rows.
+auto each_head(const model_report& report) {
+  return [&report](const auto& f) {
+    for (const auto& h : report.heads) f(h);
+  };
+}
+
+/// Columns of rows that belong to a head.
+template <class Row>
+table_columns<Row> columns_of_head_rows(const char* q_head = "q_head") {
+  table_columns<Row> c;
+  c.add("layer", "number of the layer", [](auto& r) { return r.head.layer; });
+  c.add(q_head, "number of the query head", [](auto& r) { return r.head.q_head; });
+  return c;
+}
+
+}  // namespace
+
+table heads_table(const model_report& report) {
+  require_geometry("heads.csv", report.heads);
+  require_plasticity("heads.csv", report.heads);
+  table_columns<head_report> c;
+  c.add("layer", "number of the layer", &head_report::layer);
+  c.add("q_head", "number of the query head", &head_report::q_head);
+  c.add("k_head", "number of the key head that it reads", &head_report::k_head);
+  c.add("rope", "whether the layer has rotary embedding", &head_report::rope);
+  c.add("window", "tokens that the layer sees; empty: all", &head_report::window);
+  c.add("head_class", "class by the correlations of component 0, against `--low` and `--high`",
+        [](auto& h) { return name_of(h.pca.head_class); });
+  c.add_all(pca_columns()).add_all(rotation_columns());
+  c.add("covariance", "query model behind the columns ap_*", [](auto& h) { return h.profiles[0].covariance; });
+  c.add("pairs", "pairs of keys, summed over query buckets", [](auto& h) { return h.summaries[0].pairs; });
+  c.add_all(plasticity_columns());
+  return std::move(c).with_rows(each_head(report));
+}
+
+table qk_table(const model_report& report) {
+  struct component {
+    const head_report& head;
+    std::size_t j;
+  };
+  auto c = columns_of_head_rows<component>("head");
+  c.add("pc", "component, from 0", [](auto& r) { return r.j; });
+  c.add("r_q", "correlation of queries with position", [](auto& r) { return r.head.pca.r_q[r.j]; });
+  c.add("r_k", "correlation of keys with position", [](auto& r) { return r.head.pca.r_k[r.j]; });
+  c.add("explained_variance", "share of the pooled variance",
+        [](auto& r) { return r.head.pca.explained_variance[r.j]; });
+  return std::move(c).with_rows([&report](const auto& f) {
+    for (const auto& h : report.heads)
+      for (std::size_t j = 0; j < h.pca.r_q.size(); ++j) f(component{h, j});
+  });
+}
+
+table rotated_table(const model_report& report) {
+  require_geometry("rotated.csv", report.heads);
+  table_columns<head_report> c;
+  c.add("layer", "number of the layer", &head_report::layer);
+  c.add("head", "number of the query head", &head_report::q_head);
+  c.add("k_head", "number of the key head that it reads", &head_report::k_head);
+  return std::move(c.add_all(rotation_columns())).with_rows(each_head(report));
+}
+
+table profile_table(const model_report& report) {
+  struct head_bucket {
+    const head_report& head;
+    std::size_t b;
+    const profile_bucket& bucket;
+    std::string_view model;
+  };
+  auto c = columns_of_head_rows<head_bucket>();
+  c.add("q_bucket", "query bucket, from 0", [](auto& r) { return r.b; });
+  c.add("start", "its first token", [](auto& r) { return r.bucket.start; });
+  c.add("end", "one past its last token", [](auto& r) { return r.bucket.end; });
+  c.add("plasticity", "mean over its pairs", [](auto& r) { return r.bucket.plasticity; });
+  c.add("standard_error", "its standard error", [](auto& r) { return r.bucket.standard_error; });
+  c.add("pairs", "pairs of keys admitted", [](auto& r) { return r.bucket.pairs; });
+  c.add("queries", "queries in the bucket", [](auto& r) { return r.bucket.queries; });
+  c.add("covariance", "query model, or `empirical` (plug-in) and `empirical_unbiased` (n/(n-1) times it)",
+        [](auto& r) { return r.model; });
+  c.add("sampling_error", "standard error that drawing pairs adds; 0 where all were used",
+        [](auto& r) { return r.bucket.sampling_error; });
+  return std::move(c).with_rows([&report](const auto& f) {
+    const auto rows = [&](const head_report& h, const plasticity_profile_result& p, std::string_view model) {
+      for (std::size_t b = 0; b < p.buckets.size(); ++b) f(head_bucket{h, b, p.buckets[b], model});
+    };
+    for (const auto& h : report.heads) {
+      for (const auto& p : h.profiles) rows(h, p, p.covariance);
+      if (!h.empirical) continue;
+      rows(h, *h.empirical, "empirical");
+      rows(h, unbiased(*h.empirical), "empirical_unbiased");
+    }
+  });
+}
+
+table heatmap_table(const model_report& report) {
+  struct head_cell {
+    const head_report& head;
+    const plasticity_heatmap& map;
+    index_t i, j;
+  };
+  auto c = columns_of_head_rows<head_cell>();
+  c.add("key_distance", "tokens between the keys: the cell's lower edge", [](auto& r) { return r.i * r.map.cell; });
+  c.add("query_distance", "tokens from the keys' middle to the query: the cell's lower edge",
+        [](auto& r) { return r.j * r.map.cell; });
+  c.add("plasticity", "mean over the cell's pairs", [](auto& r) { return r.map.mean(r.i, r.j); });
+  c.add("pairs", "how many pairs; drawn pairs count for those they stand for",
+        [](auto& r) { return r.map.weight[r.i * r.map.width + r.j]; });
+  return std::move(c).with_rows([&report](const auto& f) {
+    for (const auto& h : report.heads) {
+      if (h.profiles.empty()) continue;
+      const auto& map = h.profiles[0].heatmap;
+      for (index_t i = 0; i < map.width; ++i)
+        for (index_t j = 0; j < map.width; ++j)
+          if (map.weight[i * map.width + j] > 0) f(head_cell{h, map, i, j});
+    }
+  });
+}
+
+table bins_table(const model_report& report) {
+  require_plasticity("bins.csv", report.heads);
+  struct head_bin {
+    const head_report& head;
+    const char* kind;
+    const bin_mean& bin;
+  };
+  auto c = columns_of_head_rows<head_bin>();
+  c.add("kind", "`quintile`, `decile`, `length` (0 to L/16, then doubling)", [](auto& r) { return r.kind; });
+  c.add("start", "first token of the bin, may be a fraction", [](auto& r) { return r.bin.start; });
+  c.add("end", "its end, may be a fraction", [](auto& r) { return r.bin.end; });
+  c.add("plasticity", "mean over the query buckets whose middle lies in the bin, by their queries",
+        [](auto& r) { return r.bin.plasticity.value; });
+  c.add("standard_error", "its standard error", [](auto& r) { return r.bin.plasticity.error; });
+  return std::move(c).with_rows([&report](const auto& f) {
+    const std::pair<const char*, std::vector<double>> kinds[] = {{"quintile", equal_bins(report.context_length, 5)},
+                                                                 {"decile", equal_bins(report.context_length, 10)},
+                                                                 {"length", length_bins(report.context_length)}};
+    for (const auto& h : report.heads)
+      for (const auto& [kind, edges] : kinds)
+        for (const auto& bin : bin_means(h.profiles[0], edges)) f(head_bin{h, kind, bin});
+  });
+}
+
+table model_report_table(const model_report& report) {
+  require_plasticity("model_report.csv", report.heads);
+  struct model_means {
+    std::string model;
+    group_summary all;
+    std::array<double, 10> decile;
+  };
+  table_columns<model_means> c;
+  c.add("model", "its name", &model_means::model);
+  c.add("ap_overall", "mean over heads of ap_overall", [](auto& m) { return m.all.overall.value; });
+  c.add("ap_first_20pct", "mean over heads of ap_first_20pct", [](auto& m) { return m.all.first20.value; });
+  c.add("ap_last_20pct", "mean over heads of ap_last_20pct", [](auto& m) { return m.all.last20.value; });
+  c.add("ap_drop", "mean over heads of ap_drop", [](auto& m) { return m.all.drop.value; });
+  for (std::size_t i = 0; i < 10; ++i)
+    c.add("ap_decile_" + std::to_string(i + 1), "mean over heads in this tenth of the context",
+          [i](auto& m) { return m.decile[i]; });
+  return std::move(c).with_rows([&report](const auto& f) {
+    std::array<double, 10> mean{}, count{};
+    for (const auto& h : report.heads) {
+      const auto bins = bin_means(h.profiles[0], equal_bins(report.context_length, 10));
+      for (std::size_t i = 0; i < 10; ++i)
+        if (!std::isnan(bins[i].plasticity.value)) {
+          mean[i] += bins[i].plasticity.value;
+          ++count[i];
+        }
+    }
+    for (std::size_t i = 0; i < 10; ++i) mean[i] = count[i] > 0 ? mean[i] / count[i] : std::nan("");
+    f(model_means{report.model, summarize_heads(report, report.model, every_head(report.heads)), mean});
+  });
+}
+
+void write_head_tables(const std::filesystem::path& folder, const model_report& report, bool heatmap) {
+  write_csv(folder / "heads.csv", heads_table(report));
+  write_csv(folder / "qk.csv", qk_table(report));
+  write_csv(folder / "rotated.csv", rotated_table(report));
+  write_csv(folder / "profile.csv", profile_table(report));
+  write_csv(folder / "bins.csv", bins_table(report));
+  write_csv(folder / "model_report.csv", model_report_table(report));
+  if (heatmap) write_csv(folder / "heatmap.csv", heatmap_table(report));
+}
+
+namespace {
+
+/// A row of components.csv: of a query bucket or of a cell of the heatmap.
+struct term_row {
+  const head_report& head;
+  std::string_view covariance;
+  const char* level;
+  std::optional<std::size_t> bucket{};
+  std::optional<index_t> start{}, end{}, key_distance{}, query_distance{};
+  table_field pairs{};
+  std::array<estimate, 1 + pair_terms> means{};  ///< plasticity, then the terms
+};
+
+template <class Each>
+void bucket_terms(const head_report& h, const plasticity_profile_result& profile, const Each& f) {
+  std::vector<plasticity_profile_result> means{profile};
+  for (index_t p = 0; p < pair_terms; ++p) means.push_back(term_profile(profile, static_cast<pair_term>(p)));
+  for (std::size_t b = 0; b < profile.buckets.size(); ++b) {
+    const auto& bucket = profile.buckets[b];
+    term_row row{h, profile.covariance, "bucket", b, bucket.start, bucket.end};
+    row.pairs = field_of(bucket.pairs);
+    for (std::size_t m = 0; m < means.size(); ++m)
+      row.means[m] = {means[m].buckets[b].plasticity, means[m].buckets[b].standard_error};
+    f(row);
+  }
+}
+
+template <class Each>
+void cell_terms(const head_report& h, const plasticity_profile_result& profile, const Each& f) {
+  const auto& map = profile.heatmap;
+  if (map.terms.weight.empty()) return;
+  for (index_t i = 0; i < map.width; ++i)
+    for (index_t j = 0; j < map.width; ++j) {
+      const double weight = map.terms.weight[i * map.width + j];
+      if (!(weight > 0)) continue;
+      term_row row{h, profile.covariance, "cell"};
+      row.key_distance = i * map.cell;
+      row.query_distance = j * map.cell;
+      row.pairs = weight;
+      row.means[0] = cell_mean(map, i, j);
+      for (std::size_t p = 0; p < pair_terms; ++p) row.means[1 + p] = cell_mean(map, i, j, static_cast<pair_term>(p));
+      f(row);
+    }
+}
+
+}  // namespace
+
+table components_table(const model_report& report) {
+  constexpr const char* meanings[] = {
+      "probability that the later key scores higher",
+      "abs(delta_1 (alpha + beta tau)), a term of the mean score difference m",
+      "abs(delta'mu_b), the other term of m",
+      "delta_1^2 times the variance of eps, a term of the variance v of the score difference",
+      "delta'Sigma_b delta, the other term of v",
+      "contribution to v of the covariance of the first coordinate with the others",
+      "abs(m) / sqrt(v)"};
+  static_assert(std::size(meanings) == pair_terms);
+  auto c = columns_of_head_rows<term_row>();
+  c.add("covariance", "query model", &term_row::covariance);
+  c.add("level", "`bucket`: a row per query bucket; `cell`: a row per heatmap cell", &term_row::level);
+  c.add("q_bucket", "query bucket, from 0; empty for cells", &term_row::bucket);
+  c.add("start", "its first token", &term_row::start);
+  c.add("end", "one past its last token", &term_row::end);
+  c.add("key_distance", "of the cell, as in heatmap.csv; empty for buckets", &term_row::key_distance);
+  c.add("query_distance", "of the cell, as in heatmap.csv; empty for buckets", &term_row::query_distance);
+  c.add("pairs", "pairs of keys", &term_row::pairs);
+  c.add("plasticity", "mean over the pairs", [](auto& r) { return r.means[0]; });
+  for (std::size_t p = 0; p < pair_terms; ++p)
+    c.add(std::string(name_of(static_cast<pair_term>(p))), meanings[p], [p](auto& r) { return r.means[1 + p]; });
+  return std::move(c).with_rows([&report](const auto& f) {
+    bool any = report.heads.empty();
+    for (const auto& h : report.heads)
+      for (const auto& p : h.profiles) {
+        if (p.buckets.empty() || p.buckets[0].term_sum.size() != p.documents.size() * pair_terms) continue;
+        any = true;
+        bucket_terms(h, p, f);
+        cell_terms(h, p, f);
+      }
+    require(any, "components.csv: no profile has terms");
+  });
+}
+
+table later_keys_table(const model_report& report) {
+  struct row {
+    const head_report& head;
+    later_key_summary s;
+  };
+  auto c = columns_of_head_rows<row>();
+  c.add("rope", "whether the layer has rotary embedding", [](auto& r) { return r.head.rope; });
+  c.add("covariance", "query model", [](auto& r) { return r.head.profiles[0].covariance; });
+  c.add("bias_strength", "as in heads.csv", [](auto& r) { return r.s.bias_strength; });
+  c.add("later_wins", "probability that the later key scores higher", [](auto& r) { return r.s.later_wins; });
+  c.add("favoured_wins", "probability for the key that the bias favours; empty without a bias",
+        [](auto& r) { return r.s.favoured_wins.value; });
+  c.add("agrees", "whether favoured_wins is above 1/2", [](auto& r) { return r.s.agrees; });
+  c.add("agreeing_share", "share of the query buckets, by weight, where it is",
+        [](auto& r) { return r.s.agreeing_share; });
+  return std::move(c).with_rows([&report](const auto& f) {
+    for (const auto& h : report.heads) f(row{h, later_keys(h, report.context_length)});
+  });
+}
+
+table bucket_table_table(const model_report& report, const std::vector<plasticity_bucket_table>& tables) {
+  require(tables.size() == report.heads.size(), "bucket_table.csv: ", tables.size(), " tables for ",
+          report.heads.size(), " heads");
+  struct row {
+    const head_report& head;
+    const plasticity_bucket_table& of;
+    index_t b, k;
+    const profile_bucket& cell;
+  };
+  auto c = columns_of_head_rows<row>();
+  c.add("k_head", "number of the key head that it reads", [](auto& r) { return r.head.k_head; });
+  c.add("q_bucket", "query bucket, from 0", &row::b);
+  c.add("k_bucket", "key bucket, from 0", &row::k);
+  c.add("q_start", "first token of the query bucket", [](auto& r) { return r.cell.start; });
+  c.add("q_end", "one past its last token", [](auto& r) { return r.cell.end; });
+  c.add("k_start", "first token of the key bucket", [](auto& r) { return r.of.key_buckets.start(r.k); });
+  c.add("k_end", "one past its last token", [](auto& r) { return r.of.key_buckets.end(r.k); });
+  c.add("plasticity", "mean over the pairs", [](auto& r) { return r.cell.plasticity; });
+  c.add("standard_error", "its standard error", [](auto& r) { return r.cell.standard_error; });
+  c.add("sampling_error", "standard error that drawing pairs adds", [](auto& r) { return r.cell.sampling_error; });
+  c.add("pairs", "pairs of keys", [](auto& r) { return r.cell.pairs; });
+  c.add("covariance", "query model", [](auto& r) { return r.of.covariance; });
+  return std::move(c).with_rows([&report, &tables](const auto& f) {
+    for (std::size_t i = 0; i < tables.size(); ++i)
+      for (index_t b = 0; b < tables[i].query_buckets.count(); ++b)
+        for (index_t k = 0; k < tables[i].key_buckets.count(); ++k)
+          if (const auto& cell = tables[i].cell(b, k); cell.pairs > 0) f(row{report.heads[i], tables[i], b, k, cell});
+  });
+}
+
+model_heatmap heatmap_of(const model_report& report, std::string group, const std::vector<std::size_t>& heads,
+                         const model_heatmap_options& options) {
+  require(options.least_pairs > 0, "least_pairs must be above 0, not ", options.least_pairs);
+  model_heatmap map;
+  map.group = std::move(group);
+  std::vector<const plasticity_heatmap*> each;
+  for (const std::size_t h : heads) {
+    if (report.heads[h].profiles.empty() || report.heads[h].profiles[0].heatmap.width == 0) continue;
+    each.push_back(&report.heads[h].profiles[0].heatmap);
+    require(each[0]->cell == each.back()->cell, "model heatmap: heads have cells of ", each[0]->cell, " and of ",
+            each.back()->cell, " tokens");
+    map.cell = each[0]->cell;
+    map.width = std::max(map.width, each.back()->width);
+  }
+  for (index_t i = 0; i < map.width; ++i)
+    for (index_t j = 0; j < map.width; ++j) {
+      std::vector<double> means;
+      double pairs = 0;
+      for (const auto* m : each) {
+        if (i >= m->width || j >= m->width) continue;
+        const double weight = m->weight[i * m->width + j];
+        if (!(weight >= options.least_pairs)) continue;
+        means.push_back(m->mean(i, j));
+        pairs += weight;
+      }
+      map.plasticity.push_back(statistic_of(head_statistic::mean, means));
+      map.head_error.push_back(head_error_of(head_statistic::mean, means));
+      map.heads.push_back(static_cast<index_t>(means.size()));
+      map.pairs.push_back(pairs);
+    }
+  return map;
+}
+
+std::vector<model_heatmap> model_heatmaps(const model_report& report, const model_heatmap_options& options) {
+  std::vector<model_heatmap> maps;
+  for (const auto& [name, heads] : head_groups(report.heads)) maps.push_back(heatmap_of(report, name, heads, options));
+  return maps;
+}
+
+table model_heatmap_table(const std::vector<model_heatmap>& maps) {
+  struct row {
+    const model_heatmap& map;
+    index_t i, j, at;
+  };
+  table_columns<row> c;
+  c.add("group", "heads: all, or those of RoPE or of NoPE layers", [](auto& r) { return r.map.group; });
+  c.add("key_distance", "as in heatmap.csv", [](auto& r) { return r.i * r.map.cell; });
+  c.add("query_distance", "as in heatmap.csv", [](auto& r) { return r.j * r.map.cell; });
+  c.add("plasticity", "mean of the heads' means in the cell", [](auto& r) { return r.map.plasticity[r.at]; });
+  c.add("head_error", "its standard error of drawing the heads", [](auto& r) { return r.map.head_error[r.at]; });
+  c.add("heads", "heads with enough pairs there", [](auto& r) { return r.map.heads[r.at]; });
+  c.add("pairs", "their pairs", [](auto& r) { return r.map.pairs[r.at]; });
+  return std::move(c).with_rows([&maps](const auto& f) {
+    for (const auto& m : maps)
+      for (index_t i = 0; i < m.width; ++i)
+        for (index_t j = 0; j < m.width; ++j)
+          if (const index_t at = i * m.width + j; m.heads[at] > 0) f(row{m, i, j, at});
+  });
+}
+
+namespace {
+
+/// Names of a head and of the query model, in tables of the decay theorem.
+template <class Row>
+table_columns<Row> decay_columns() {
+  auto c = columns_of_head_rows<Row>();
+  c.add("k_head", "number of the key head that it reads", [](auto& r) { return r.head.k_head; });
+  c.add("covariance", "`full` (each bucket's own) or `pooled` (one for all, as the theorem assumes)",
+        [](auto& r) { return r.result.covariance; });
+  return c;
+}
+
+}  // namespace
+
+table decay_table(const std::vector<head_decay>& heads) {
+  struct row {
+    const head_decay& head;
+    const decay_result& result;
+  };
+  auto c = decay_columns<row>();
+  c.add("alpha_pos", "of the query model", [](auto& r) { return r.result.alpha_pos; });
+  c.add("beta_pos", "of the query model; 0: the theorem says nothing", [](auto& r) { return r.result.beta_pos; });
+  c.add("pairs", "pairs of keys drawn", [](auto& r) { return r.result.pairs; });
+  c.add("all_pairs", "how many there are", [](auto& r) { return r.result.all_pairs; });
+  const auto add_spread = [&](const std::string& name, const char* meaning, decay_spread decay_result::*s) {
+    c.add(name + "_p10", meaning, [s](auto& r) { return (r.result.*s).p10; });
+    c.add(name + "_median", meaning, [s](auto& r) { return (r.result.*s).median; });
+    c.add(name + "_p90", meaning, [s](auto& r) { return (r.result.*s).p90; });
+  };
+  add_spread("gamma", "quantile over pairs of delta_1 beta_pos / sqrt v where it is not 0, per token",
+             &decay_result::gamma);
+  add_spread("abs_gamma", "quantile of abs(gamma), per token", &decay_result::abs_gamma);
+  add_spread("z_0", "quantile of z at t = 0", &decay_result::z_0);
+  add_spread("t_0", "quantile of T_0 = 2 abs(z_0) / abs(gamma), tokens", &decay_result::t_0);
+  add_spread("variance_relative_slope", "quantile of the slope of v against t over its mean, per token",
+             &decay_result::variance_slope);
+  c.add("variance_slope", "mean over pairs of the slope of v against t",
+        [](auto& r) { return r.result.variance_slope_mean; });
+  c.add("pi_0", "share of pairs with delta_1 = 0", [](auto& r) { return r.result.pi_0; });
+  c.add("ap_infinity", "pi_0 times their plasticity (4.15, A.9)", [](auto& r) { return r.result.ap_infinity; });
+  c.add("past", "share of pairs and buckets with t of T_0 or more", [](auto& r) { return r.result.past; });
+  c.add("broken", "share where there, plasticity exceeds exp(-gamma^2 t^2 / 8)",
+        [](auto& r) { return r.result.broken; });
+  return std::move(c).with_rows([&heads](const auto& f) {
+    for (const auto& h : heads)
+      for (const auto* r : {&h.decay.full, &h.decay.pooled}) f(row{h, *r});
+  });
+}
+
+table decay_profile_table(const std::vector<head_decay>& heads) {
+  struct row {
+    const head_decay& head;
+    const decay_result& result;
+    const decay_bucket& bucket;
+  };
+  auto c = decay_columns<row>();
+  c.add("start", "first token of the query bucket", [](auto& r) { return r.bucket.start; });
+  c.add("end", "one past its last token", [](auto& r) { return r.bucket.end; });
+  c.add("tau", "query position, tokens", [](auto& r) { return r.bucket.tau; });
+  c.add("pairs", "pairs drawn that the bucket admits", [](auto& r) { return r.bucket.pairs; });
+  c.add("plasticity", "AP_t", [](auto& r) { return r.bucket.plasticity; });
+  c.add("bound", "mean of min(1, exp(-gamma^2 t^2 / 8))", [](auto& r) { return r.bucket.bound; });
+  c.add("promised", "the same with 1 for pairs before their T_0, of which the theorem says nothing",
+        [](auto& r) { return r.bucket.promised; });
+  c.add("past", "share as in decay.csv", [](auto& r) { return r.bucket.past; });
+  c.add("broken", "share as in decay.csv", [](auto& r) { return r.bucket.broken; });
+  return std::move(c).with_rows([&heads](const auto& f) {
+    for (const auto& h : heads)
+      for (const auto* r : {&h.decay.full, &h.decay.pooled})
+        for (const auto& b : r->buckets) f(row{h, *r, b});
+  });
+}
+
+table complement_table(const std::vector<head_complement>& heads) {
+  struct row {
+    const head_complement& head;
+    std::size_t p;
+    const complement_plane& plane;
+  };
+  auto c = columns_of_head_rows<row>();
+  c.add("k_head", "number of the key head that it reads", [](auto& r) { return r.head.k_head; });
+  c.add("plane", "from 0, by falling variance", &row::p);
+  c.add("variance_share", "share of the pooled variance", [](auto& r) { return r.plane.variance_share; });
+  const auto add_side = [&](const std::string& side, const std::string& of, plane_rotation complement_plane::*t) {
+    c.add(side + "active", "whether the angle of the " + of + " is linear in position: resultant above level",
+          [t](auto& r) { return (r.plane.*t).active; });
+    c.add(side + "frequency", "radians per token, in (-pi, pi]", [t](auto& r) { return (r.plane.*t).frequency; });
+    c.add(side + "resultant", "abs(mean exp(i(angle - omega t))); 1: the angle is linear in position",
+          [t](auto& r) { return (r.plane.*t).resultant; });
+    c.add(side + "level", "largest resultant of the permutations drawn", [t](auto& r) { return (r.plane.*t).level; });
+    c.add(side + "draws", "permutations drawn, up to the first that is not beaten",
+          [t](auto& r) { return (r.plane.*t).draws; });
+    c.add(side + "variance_share", "the plane's share of the variance of the " + of,
+          [t](auto& r) { return (r.plane.*t).variance_share; });
+  };
+  add_side("q_", "queries", &complement_plane::q);
+  add_side("k_", "keys", &complement_plane::k);
+  return std::move(c).with_rows([&heads](const auto& f) {
+    for (const auto& h : heads)
+      for (std::size_t p = 0; p < h.complement.planes.size(); ++p) f(row{h, p, h.complement.planes[p]});
+  });
+}
+
+}  // namespace qkgeom
