@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "capture/text/utf8.hpp"
+#include "capture/text/unicode.hpp"
 #include "qkgeom/io/json.hpp"
 
 namespace qkgeom {
