@@ -51,26 +51,26 @@ struct llama3_scaling {
   double factor, low_freq_factor, high_freq_factor, original_context;
 };
 
-/// The numbers of YaRN (Peng et al. 2023): dimensions that turn more than `beta_fast` times within `original_context`
-/// keep their frequency, those that turn less than `beta_slow` times are slowed by `factor`.
+/// The numbers of YaRN (Peng et al. 2023): dimensions with more than `beta_fast` turns within `original_context` keep
+/// their frequency; frequencies with less than `beta_slow` turns are divided by `factor`.
 struct yarn_scaling {
   double factor, original_context, beta_fast = 32, beta_slow = 1;
   bool truncate = true;  ///< the two bounds are whole dimensions
 };
 
-/// theta^(-2 i / d), i = 0 .. d / 2 - 1, rounded as PyTorch rounds it in single precision.
+/// Returns theta^(-2 i / d), i = 0 .. d / 2 - 1, rounded as PyTorch rounds in single precision.
 inline std::vector<float> default_frequencies(double theta, index_t d);
 
-/// Wavelengths (tokens) beyond original_context / low_freq_factor are stretched by `factor`, those below
-/// original_context / high_freq_factor stay, those between are blended.
+/// Stretches wavelengths (tokens) beyond original_context / low_freq_factor by `factor`, keeps those below
+/// original_context / high_freq_factor, and blends between.
 inline std::vector<float> llama3_frequencies(std::vector<float> inv_freq, const llama3_scaling& scaling);
 
 inline std::vector<float> yarn_frequencies(double theta, index_t d, const yarn_scaling& scaling);
 
-/// The frequencies of dynamic scaling for a document of so many tokens.
+/// Returns the frequencies of dynamic scaling for a document of `tokens` tokens.
 inline std::vector<float> dynamic_frequencies(const rope_description& rope, index_t tokens);
 
-/// The frequencies of any scaling for a document of so many tokens.
+/// Returns the frequencies of any scaling for a document of `tokens` tokens.
 inline std::vector<float> frequencies_of(const rope_description& rope, index_t tokens);
 
 /// cos and sin of every position, (positions, rotary_dim / 2) each, in single precision like transformers: the angle is
@@ -79,7 +79,7 @@ struct rope_table {
   index_t half = 0;
   std::vector<float> cos, sin;
 };
-/// `to_bf16`: rounded to bf16, as in a model that runs in bf16.
+/// Makes the table; `to_bf16` rounds it to bf16, as in a model that runs in bf16.
 inline rope_table make_rope_table(const rope_description& rope, index_t positions, bool to_bf16);
 
 }  // namespace qkgeom
