@@ -17,8 +17,8 @@ struct cpu_options {
   int threads = 0;  ///< 0 or less: one per core
 };
 
-/// Runs every primitive on the CPU, with Eigen and threads, whose number does not change results. Use it from one
-/// thread.
+/// Runs every primitive on the CPU, with Eigen and threads. Results do not depend on the number of threads. Use a
+/// context from one thread at a time.
 class cpu_context {
  public:
   static constexpr memory_space space = memory_space::host;

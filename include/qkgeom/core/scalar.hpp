@@ -63,7 +63,6 @@ struct f16 {
   friend bool operator==(f16, f16) = default;
 };
 
-/// Element types of tensors.
 enum class dtype { bf16, f16, f32, f64, i32, i64 };
 
 /// Default type of arithmetic on elements of type T: f64 for f64, else f32.
@@ -103,7 +102,6 @@ constexpr dtype dtype_of() {
   }
 }
 
-/// Returns the bytes per element.
 constexpr std::size_t size_of(dtype t) {
   switch (t) {
     case dtype::bf16:

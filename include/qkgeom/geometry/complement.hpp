@@ -11,7 +11,7 @@
 namespace qkgeom {
 
 struct complement_options {
-  /// Permutations of the positions per plane and side. A plane is active if it beats all: 99 test at the 99 % level.
+  /// Permutations of the positions per plane and side. A plane is active if it beats all: 99 draws test at 99 %.
   index_t permutations = 99;
   std::uint64_t seed = 0;
 };

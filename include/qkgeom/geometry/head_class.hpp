@@ -22,7 +22,6 @@ constexpr std::string_view name_of(head_class c) {
   return names[static_cast<int>(c)];
 }
 
-/// Thresholds on |r|.
 struct class_thresholds {
   double low = 0.3;
   double high = 0.7;

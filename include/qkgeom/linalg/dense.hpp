@@ -56,7 +56,6 @@ inline std::vector<double> multiply(const std::vector<double>& m, const std::vec
   return y;
 }
 
-/// Returns x' m x.
 inline double quadratic(const std::vector<double>& m, const std::vector<double>& x) { return dot(multiply(m, x), x); }
 
 /// Returns v_j' m v_j for every row v_j of v; reads only the upper triangle of the symmetric m.

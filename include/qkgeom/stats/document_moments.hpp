@@ -18,7 +18,6 @@ struct document_blocks {
   index_t count = 0;
   bool as_stored = false;  ///< blocks are numbered as in stored moments, not by rank
 
-  /// Returns the rank of a document of the list.
   index_t rank(std::int32_t id) const {
     return std::lower_bound(document.begin(), document.end(), id) - document.begin();
   }

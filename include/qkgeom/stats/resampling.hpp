@@ -20,7 +20,6 @@ struct permutation_options {
   std::uint64_t seed = 0;
 };
 
-/// Result of a permutation test.
 struct permutation_test {
   std::size_t n = 0;
   double estimate = 0;
@@ -67,7 +66,6 @@ inline permutation_test test_association(association kind, const std::vector<dou
 template <class Statistic>
 bootstrap_interval bootstrap(std::size_t n, const bootstrap_options& options, const Statistic& statistic);
 
-/// Returns the given rows of a column.
 inline std::vector<double> rows_of(const std::vector<double>& column, const std::vector<std::size_t>& rows) {
   std::vector<double> taken(rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) taken[i] = column[rows[i]];

@@ -17,14 +17,12 @@ auto each_matrix(Context& ctx, const std::vector<const std::vector<double>*>& ma
   return result;
 }
 
-/// See cpu_context::symmetric_eigen.
 template <runs_host_work Context>
 std::vector<eigen_system> symmetric_eigen(Context& ctx, const std::vector<const std::vector<double>*>& matrices,
                                           index_t d) {
   return each_matrix(ctx, matrices, [d](const std::vector<double>& m) { return linalg::symmetric_eigen(m, d); });
 }
 
-/// See cpu_context::cholesky.
 template <runs_host_work Context>
 std::vector<semidefinite_root> cholesky(Context& ctx, const std::vector<const std::vector<double>*>& matrices,
                                         index_t d) {

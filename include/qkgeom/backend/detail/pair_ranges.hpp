@@ -81,7 +81,6 @@ struct given_weight {
   QKGEOM_HD double operator()(const key_pair& p) const { return static_cast<double>(weight(p)); }
 };
 
-/// Whether `w` is finite and at least 0.
 QKGEOM_HD inline bool is_weight(double w) { return w >= 0 && w - w == 0; }
 
 /// Throws unless `w`, the weight of a pair of keys at t_i and t_j (tokens), is finite and at least 0.

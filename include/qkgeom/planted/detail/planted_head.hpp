@@ -11,7 +11,6 @@
 
 namespace qkgeom::detail {
 
-/// Appends the rows of one side.
 inline void plant_side(const planted_head& head, bool query, std::vector<double>& x,
                        std::vector<std::int32_t>& position, std::vector<std::int32_t>& document) {
   const std::size_t d = head.dim;

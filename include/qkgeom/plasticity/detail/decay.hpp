@@ -36,7 +36,6 @@ inline decay_spread spread_of(std::vector<double> x) {
   return {quantile_of_sorted(x, 0.1), quantile_of_sorted(x, 0.5), quantile_of_sorted(x, 0.9)};
 }
 
-/// Returns the decay bucket of distribution `l`, at t = `tau`.
 inline decay_bucket decay_bucket_of(const std::vector<admitted_pair>& pairs, const std::vector<pair_decay>& decay,
                                     std::size_t l, double tau, std::size_t documents) {
   decay_sums plasticity(documents), bound(documents), promised(documents), past(documents), broken(documents);

@@ -105,7 +105,6 @@ inline admitted_pairs draw_admitted_pairs(const keys_by_document& keys,
   return result;
 }
 
-/// Constants of the decay theorem for one pair.
 struct pair_decay {
   double gamma = 0, z_0 = 0, t_0 = std::numeric_limits<double>::infinity();
   double slope = std::numeric_limits<double>::quiet_NaN(),
@@ -165,7 +164,7 @@ inline std::pair<double, double> variance_slope(const std::vector<std::pair<doub
   return {tv / tt, mean_v > 0 ? tv / tt / mean_v : none};
 }
 
-/// Computes the constants of one pair of keys k (n, d), for distributions with a model. Throws if one is not finite.
+/// Computes the constants of one pair of keys k (n, d), for distributions with a model. Throws if a key is not finite.
 template <class T>
 pair_decay decay_of_pair(const matrix_view<const T>& k, const admitted_pair& pair, const query_model& model,
                          const std::vector<score_distribution>& distributions) {

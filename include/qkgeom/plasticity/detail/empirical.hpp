@@ -11,7 +11,6 @@ namespace qkgeom {
 
 namespace detail {
 
-/// The observed queries, by bucket.
 template <class T, memory_space S>
 struct chosen_queries {
   const tensor_view<const T, S>& q;

@@ -71,7 +71,6 @@ std::vector<document_rows_asked> rows_asked(const layer_view<T>& layer, const bu
   return documents;
 }
 
-/// Computes the weights of a softmax.
 inline void softmax_of(const std::vector<double>& scores, double scale, std::optional<double> cap,
                        std::vector<double>& p) {
   p.resize(scores.size());

@@ -94,7 +94,7 @@ class bf16_scatter {
   using words = typename simd<float>::mask;
   static constexpr int L = lanes<float>;
   static constexpr int exponent_bias = 127;
-  static constexpr float whole = 0x1.8p23f;               // rounds a smaller addend below 2^22 into the low bits
+  static constexpr float whole = 0x1.8p23f;               // added to x < 2^22, it leaves x rounded in the low bits
   static constexpr int time_digits = 3, digit_bits = 12;  // of t - t0
 #if defined(__AVX512F__)
   static constexpr int block = 8, most_vectors = 3;

@@ -226,7 +226,6 @@ std::vector<pair_sums> all_gaussian_pairs(thread_pool& pool, std::vector<pair_sc
   return results;
 }
 
-/// See cpu_context::gaussian_pairs.
 template <class F>
 std::vector<pair_sums> gaussian_pairs(thread_pool& pool, std::vector<pair_scratch<F>>& scratch, const wide_tensor& k,
                                       const keys_by_document& groups, const std::vector<pair_problem>& problems,

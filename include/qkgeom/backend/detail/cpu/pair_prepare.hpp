@@ -155,7 +155,6 @@ void reflect_rows(F* rows, index_t n, index_t d, const std::vector<double>& refl
   }
 }
 
-/// Sums over weighted pairs.
 struct weighted_sums {
   double sum = 0, weight = 0;
   std::int64_t pairs = 0;

@@ -10,10 +10,9 @@
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 
-/// The primitives of cpu_context that take long to compile. Element types are erased, so they are compiled once.
+/// The primitives of cpu_context that take long to compile: once, since their element types are erased.
 namespace qkgeom::cpu {
 
-/// See cpu_context::moments.
 QKGEOM_INLINE std::vector<side_moments> moments(thread_pool& pool, const char* side, const wide_tensor& x,
                                                 const vector_view<const std::int32_t>& position,
                                                 const std::vector<std::int32_t>& bucket, index_t buckets,
@@ -23,13 +22,11 @@ QKGEOM_INLINE std::vector<side_moments> moments(thread_pool& pool, const char* s
 struct pair_memory;
 QKGEOM_INLINE std::shared_ptr<pair_memory> make_pair_memory();
 
-/// See cpu_context::gaussian_pairs.
 QKGEOM_INLINE std::vector<pair_sums> gaussian_pairs(thread_pool& pool, pair_memory& memory, pair_precision precision,
                                                     const wide_tensor& k, const keys_by_document& groups,
                                                     const std::vector<pair_problem>& problems,
                                                     const pair_request& request);
 
-/// See cpu_context::empirical_pairs.
 QKGEOM_INLINE std::vector<pair_sums> empirical_pairs(thread_pool& pool, pair_precision precision, const wide_tensor& q,
                                                      const wide_tensor& k, const keys_by_document& groups,
                                                      const std::vector<empirical_problem>& problems);

@@ -100,7 +100,6 @@ typedef std::uint16_t half_lanes __attribute__((vector_size(simd_bytes / 2)));
 typedef std::uint32_t word_lanes __attribute__((vector_size(simd_bytes)));
 typedef double double_lanes __attribute__((vector_size(2 * simd_bytes)));
 
-/// Sums lanes in f64.
 template <class F>
 class lane_sums {
  public:
@@ -127,7 +126,6 @@ class lane_sums {
   vec<double> low_{}, high_{};
 };
 
-/// Whether some lane is NaN.
 template <class F>
 inline bool any_nan(const vec<F>& x) {
 #if defined(__AVX512F__)
@@ -138,7 +136,6 @@ inline bool any_nan(const vec<F>& x) {
   return found;
 }
 
-/// Whether some lane is below zero.
 template <class F>
 inline bool any_negative(const vec<F>& x) {
 #if defined(__AVX512F__)
@@ -149,7 +146,6 @@ inline bool any_negative(const vec<F>& x) {
   return found;
 }
 
-/// Whether any bit of a vector of simd_bytes is set.
 template <class V>
 inline bool any_bit(const V& x) {
 #if defined(__AVX512F__)

@@ -30,7 +30,6 @@ struct multiply_by_gemm {
   }
 };
 
-/// The launcher of a stream; see launch/launch.hpp.
 template <class Device>
 class launcher {
  public:

@@ -86,7 +86,6 @@ void add_observed_bucket(const Device& device, const device_keys<Device>& groups
   }
 }
 
-/// See cpu_context::empirical_pairs.
 template <class Device, class T, memory_space S>
 std::vector<pair_sums> empirical_pairs(const Device& device, const tensor_view<const T, S>& q,
                                        const tensor_view<const T, S>& k, const keys_by_document& groups,

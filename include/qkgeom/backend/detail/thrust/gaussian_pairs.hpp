@@ -18,7 +18,6 @@ class problem_sums {
                const pair_request& request, const double* centred, index_t d, pair_sums& to)
       : device_(device), groups_(groups), problem_(problem), request_(request), y_(centred), d_(d), to_(to) {}
 
-  /// Adds the plasticity of all pairs.
   template <class F, class Weight>
   void add_plasticity(const Weight& weight) {
     for_each_bucket([&](index_t bucket, const score_distribution& scores, const std::vector<group_range>& ranges) {

@@ -13,7 +13,6 @@
 
 namespace qkgeom::thrust_kernels {
 
-/// Returns the size of one value of a tensor.
 template <class T>
 struct size_of_value {
   const T* data;
@@ -197,7 +196,6 @@ struct plasticity_function {
   }
 };
 
-/// The keys of one query bucket for plasticity_function.
 template <class Device, class F>
 struct plasticity_keys {
   typename Device::template buffer<F> z, score;
@@ -247,7 +245,6 @@ struct term_function {
   }
 };
 
-/// The keys of one query bucket for term_function.
 template <class Device>
 struct term_keys {
   typename Device::template buffer<double> z, drift, content, factor;

@@ -89,7 +89,6 @@ QKGEOM_HD inline split split_of(float x) {
   return {high, bf16::round(x - static_cast<float>(high))};
 }
 
-/// Returns the square of the split value.
 QKGEOM_HD inline float split_square(split a) {
   const float x = static_cast<float>(a.high) + static_cast<float>(a.low);
   return x * x;

@@ -18,7 +18,6 @@ QKGEOM_HD inline float wins(float x, float y) {
 #endif
 }
 
-/// The observed queries of one bucket.
 struct observed_bucket {
   const float* score;  ///< (queries, n) of the launch's keys
   index_t queries;
