@@ -16,7 +16,7 @@
 #include "qkgeom/core/buffer.hpp"
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/core/view.hpp"
-#include "qkgeom/sampling/heads.hpp"
+#include "qkgeom/sampling/head_draw.hpp"
 
 namespace qkgeom {
 

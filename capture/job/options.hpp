@@ -10,8 +10,8 @@
 #include "capture/forward/forward_pass.hpp"
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
-#include "qkgeom/sampling/heads.hpp"
-#include "qkgeom/sampling/tokens.hpp"
+#include "qkgeom/sampling/head_draw.hpp"
+#include "qkgeom/sampling/token_draw.hpp"
 
 // option_list.hpp declares each option: its name, help, bounds, and where else it stands.
 namespace qkgeom {

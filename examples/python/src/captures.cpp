@@ -10,7 +10,7 @@
 #include "python.hpp"
 #include "qkgeom/io/capture_writer.hpp"
 #include "qkgeom/report/analyse.hpp"
-#include "qkgeom/sampling/tokens.hpp"
+#include "qkgeom/sampling/token_draw.hpp"
 #include "rows.hpp"
 #include "watched_context.hpp"
 

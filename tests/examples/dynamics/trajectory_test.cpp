@@ -8,7 +8,7 @@
 #include "examples/dynamics/trajectory_changes.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/report/analyse.hpp"
 #include "qkgeom/stats/quantile.hpp"
 #include "tests/common/studentised.hpp"
