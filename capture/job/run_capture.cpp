@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "capture/job/job.hpp"
+#include "capture/job/run_capture.hpp"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <memory>
 #include <ostream>
 
-#include "capture/job/capture_job.hpp"
 #include "capture/job/prepare.hpp"
+#include "capture/job/task_runner.hpp"
 #include "capture/model/checkpoint.hpp"
 #include "capture/text/tokenizer.hpp"
 #include "qkgeom/io/capture.hpp"
@@ -144,30 +144,30 @@ class ready_capture {
     if (complete_) return;
     require_fresh(options.run.out);
     out_.emplace(options.run.out);
-    job_.emplace(job_setup{.options = options,
-                           .manifest = manifest,
-                           .inputs = inputs_,
-                           .cut = cut_,
-                           .weights = fingerprint_,
-                           .model = prepared_.model,
-                           .tokens = tokens_,
-                           .moments = backend.moments,
-                           .forward = *forward_,
-                           .pool = pool_,
-                           .group = group});
+    runner_.emplace(task_setup{.options = options,
+                               .manifest = manifest,
+                               .inputs = inputs_,
+                               .cut = cut_,
+                               .weights = fingerprint_,
+                               .model = prepared_.model,
+                               .tokens = tokens_,
+                               .moments = backend.moments,
+                               .forward = *forward_,
+                               .pool = pool_,
+                               .group = group});
   }
 
   /// The state of the capture, which must be the same for all processes.
-  std::string state() const { return complete_ ? "complete" : job_->adopted(); }
+  std::string state() const { return complete_ ? "complete" : runner_->adopted(); }
   void begin() {
-    if (job_) job_->begin();
+    if (runner_) runner_->begin();
   }
   capture_summary run(process_group& group) {
     capture_summary summary;
     summary.note = note_;
     summary.rope = rope_in_force(prepared_.model, prepared_.manifest.context_length);
     summary.was_complete = complete_;
-    if (job_) job_->run(documents_, summary);
+    if (runner_) runner_->run(documents_, summary);
     if (group.rank() != 0) return summary;
     if (complete_) remove_state(options_.run.out);
     measure(options_.run.out, cut_, summary);
@@ -212,7 +212,7 @@ class ready_capture {
   std::string fingerprint_{};
   bool complete_ = false;
   std::optional<made_folder> out_{};
-  std::optional<capture_job> job_{};
+  std::optional<task_runner> runner_{};
 };
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include "capture/forward/forward_pass.hpp"
 #include "capture/job/cut.hpp"
 #include "capture/job/inputs.hpp"
-#include "capture/job/job.hpp"
+#include "capture/job/run_capture.hpp"
 #include "capture/job/stores/moment_store.hpp"
 #include "capture/job/stores/resume_state.hpp"
 #include "capture/job/stores/row_store.hpp"
@@ -25,7 +25,7 @@ namespace qkgeom {
 inline constexpr const char* weights_field = "weights_sha256";
 
 /// What a job works with; all of it must outlive the job.
-struct job_setup {
+struct task_setup {
   const capture_options& options;
   const capture_manifest& manifest;
   const input_check& inputs;
@@ -41,9 +41,9 @@ struct job_setup {
 
 /// A running capture: takes one task after another, the documents of each in order, and writes a shard whenever one is
 /// full.
-class capture_job {
+class task_runner {
  public:
-  explicit capture_job(const job_setup& setup);
+  explicit task_runner(const task_setup& setup);
   /// What is known to be done, for comparison with other processes.
   std::string adopted() const;
   /// Makes one file of the progress of earlier processes; on rank 0.
@@ -73,7 +73,7 @@ class capture_job {
   void run_batch(std::size_t first, const std::vector<std::vector<std::int32_t>>& ids, progress& bar);
   void write_shard();
 
-  const job_setup setup_;
+  const task_setup setup_;
   const capture_options& options_;
   const capture_cut& cut_;
   capture_writer writer_;

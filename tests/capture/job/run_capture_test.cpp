@@ -13,11 +13,11 @@
 #include <string>
 
 #include "capture/forward/cpu_forward_pass.hpp"
-#include "capture/job/estimate.hpp"
 #include "capture/job/documents.hpp"
-#include "capture/job/job.hpp"
+#include "capture/job/estimate.hpp"
 #include "capture/job/plan.hpp"
 #include "capture/job/prepare.hpp"
+#include "capture/job/run_capture.hpp"
 #include "capture/model/checkpoint.hpp"
 #include "capture/on_cpu.hpp"
 #include "capture/text/tokenizer.hpp"
@@ -87,9 +87,9 @@ class job : public test::capture_test {
 
 TEST_F(job, empty_short_and_long_documents) {
   options.inputs.jsonl = write("d.jsonl",
-                                  "{\"id\": \"none\", \"text\": \"\"}\n\n{\"id\": 7, \"text\": \"Amen\"}\n"
-                                  "{\"text\": \"" +
-                                      std::string(400, 'x') + "\"}\r\n{\"id\": \"bad\", \"text\": \"a\xff z\"}");
+                               "{\"id\": \"none\", \"text\": \"\"}\n\n{\"id\": 7, \"text\": \"Amen\"}\n"
+                               "{\"text\": \"" +
+                                   std::string(400, 'x') + "\"}\r\n{\"id\": \"bad\", \"text\": \"a\xff z\"}");
   const auto s = run();
   EXPECT_EQ(s.documents, 4);
   EXPECT_EQ(s.empty, 1);
@@ -113,7 +113,7 @@ TEST_F(job, empty_short_and_long_documents) {
 
 TEST_F(job, rows_are_those_of_the_forward_pass) {
   options.inputs.text = {write("a.txt", "In the beginning God created the heaven and the earth."),
-                            write("b.txt", "And the earth")};
+                         write("b.txt", "And the earth")};
   options.selection.sampler = {sampler_kind::uniform, 16, 6};
   options.selection.heads = 9;
   options.selection.seed = 4;
@@ -121,8 +121,8 @@ TEST_F(job, rows_are_those_of_the_forward_pass) {
   const auto c = capture::open(options.run.out);
   const checkpoint weights(options.model.path);
   thread_pool pool(1);
-  const auto model =
-      cpu_forward_pass(read_description(read_json(options.model.path / "config.json")), weights, compute_type::f32, 7, pool);
+  const auto model = cpu_forward_pass(read_description(read_json(options.model.path / "config.json")), weights,
+                                      compute_type::f32, 7, pool);
   const auto tokens = tokenizer::load(bundled / "tokenizer.json");
   std::map<index_t, std::size_t> next;
   index_t heads = 0, rows = 0;
@@ -185,8 +185,7 @@ TEST_F(job, first_tokens_are_skipped_and_keys_stand_where_queries_do) {
 }
 
 TEST_F(job, listed_heads_family_revision_and_labels_stand_in_the_manifest) {
-  options.inputs.jsonl =
-      write("d.jsonl", R"({"text": "Amen", "labels": {"task": "T3.1", "bin": 128}, "language": "en"}
+  options.inputs.jsonl = write("d.jsonl", R"({"text": "Amen", "labels": {"task": "T3.1", "bin": 128}, "language": "en"}
 {"text": "Amen amen", "language": "zh", "length": null}
 )");
   options.inputs.label_fields = {"language", "length"};
@@ -520,7 +519,7 @@ TEST_F(job, a_bucket_is_a_sixteenth_of_the_context_where_nobody_says_otherwise) 
   options.inputs.text = {bundled / "tokenizer.json"};
   options.selection.max_length = 50;
   options.selection.sampler = {.bucket_size = 0, .rate = 4};  // of 4 tokens: all are kept
-  EXPECT_EQ(run().rows, 8 * (50 + 50));                  // queries and keys of eight layers
+  EXPECT_EQ(run().rows, 8 * (50 + 50));                       // queries and keys of eight layers
   const auto manifest = capture::open(options.run.out).manifest();
   EXPECT_EQ(manifest.bucket.size, 4);
   EXPECT_EQ(manifest.rate, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "capture/job/capture_job.hpp"
+#include "capture/job/task_runner.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -14,7 +14,7 @@ namespace qkgeom {
 
 namespace fs = std::filesystem;
 
-capture_job::capture_job(const job_setup& setup)
+task_runner::task_runner(const task_setup& setup)
     : setup_(setup),
       options_(setup.options),
       cut_(setup.cut),
@@ -47,19 +47,19 @@ capture_job::capture_job(const job_setup& setup)
     state_.moments.assign(state_.moments.size(), "");  // rank 0 has them
 }
 
-std::string capture_job::adopted() const {
+std::string task_runner::adopted() const {
   std::string text = state_.settings + state_.inputs + state_.weights;
   for (const auto& [number, shard] : adopted_) text += shard.file + shard.sha256;
   return sha256().add(text).hex();
 }
 
-void capture_job::begin() {
+void task_runner::begin() {
   if (setup_.group.rank() != 0) return;
   save_state();
   remove_other_states(options_.run.out);
 }
 
-void capture_job::run(const document_list& documents, capture_summary& summary) {
+void task_runner::run(const document_list& documents, capture_summary& summary) {
   index_t left = 0;
   for (std::size_t s = cut_.first_shard; s < cut_.end_shard; ++s)
     if (!adopted_.contains(s)) left += tokens_in(cut_.shards[s]);
@@ -75,16 +75,16 @@ void capture_job::run(const document_list& documents, capture_summary& summary) 
   summary.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-std::vector<captured_document> capture_job::documents_of(std::size_t shard) const {
+std::vector<captured_document> task_runner::documents_of(std::size_t shard) const {
   const captured_document* const all = setup_.inputs.documents.data();
   return {all + cut_.shards[shard].first, all + cut_.shards[shard].second};
 }
 
-index_t capture_job::tokens_in(const document_range& range) const {
+index_t task_runner::tokens_in(const document_range& range) const {
   return std::accumulate(cut_.lengths.begin() + range.first, cut_.lengths.begin() + range.second, index_t{0});
 }
 
-void capture_job::adopt(const resume_state& earlier) {
+void task_runner::adopt(const resume_state& earlier) {
   const std::string where = (options_.run.out / "progress.json").string();
   require(earlier.settings == state_.settings, where,
           " belongs to a capture with other settings; a capture is resumed with the options it was begun with");
@@ -115,7 +115,7 @@ void capture_job::adopt(const resume_state& earlier) {
   }
 }
 
-void capture_job::check_adopted() const {
+void task_runner::check_adopted() const {
   const auto size = static_cast<std::size_t>(setup_.group.size()), rank = static_cast<std::size_t>(setup_.group.rank());
   for (const auto& [number, shard] : adopted_) {
     require(!moments_ || number == cut_.first_shard || cut_.block_of(number - 1) != cut_.block_of(number) ||
@@ -131,7 +131,7 @@ void capture_job::check_adopted() const {
   }
 }
 
-void capture_job::save_state() {
+void task_runner::save_state() {
   state_.done = writer_.manifest();
   for (const auto& [number, shard] : own_) {
     const auto documents = documents_of(number);
@@ -141,7 +141,7 @@ void capture_job::save_state() {
   write_state(options_.run.out, state_, setup_.group.rank());
 }
 
-void capture_job::run_task(const shard_range& task, const document_list& documents, progress& bar,
+void task_runner::run_task(const shard_range& task, const document_list& documents, progress& bar,
                            capture_summary& summary) {
   shard_ = task.first;
   while (shard_ < task.second && adopted_.contains(shard_)) ++shard_;
@@ -169,13 +169,13 @@ void capture_job::run_task(const shard_range& task, const document_list& documen
   setup_.group.works_on("");
 }
 
-std::string capture_job::names_of(std::size_t first, std::size_t end) const {
+std::string task_runner::names_of(std::size_t first, std::size_t end) const {
   const auto& documents = setup_.inputs.documents;
   const auto name = [&](std::size_t i) { return "'" + printable(documents[i].id) + "'"; };
   return end - first == 1 ? "document " + name(first) : "documents " + name(first) + " to " + name(end - 1);
 }
 
-bool capture_job::finish(capture_summary& summary) {
+bool task_runner::finish(capture_summary& summary) {
   auto& s = summary;
   json own = {{"documents", s.documents}, {"tokens", s.tokens}, {"moments", state_.moments}};
   const auto loss = statistics_ ? statistics_->loss() : statistics_store::loss_sums{};
@@ -220,16 +220,16 @@ bool capture_job::finish(capture_summary& summary) {
   return true;
 }
 
-bool capture_job::ends_block(std::size_t shard) const {
+bool task_runner::ends_block(std::size_t shard) const {
   return shard + 1 == cut_.shards.size() || cut_.block_of(shard + 1) != cut_.block_of(shard);
 }
 
-fs::path capture_job::moments_path(std::size_t shard) const {
+fs::path task_runner::moments_path(std::size_t shard) const {
   const std::string name = moments_name(static_cast<index_t>(cut_.block_of(shard)));
   return options_.run.out / (ends_block(shard) ? name : name + ".upto-" + std::to_string(shard));
 }
 
-void capture_job::write_moments() {
+void task_runner::write_moments() {
   capture_manifest own = writer_.manifest();
   std::size_t first = shard_;
   while (first > 0 && cut_.block_of(first - 1) == cut_.block_of(shard_)) --first;
@@ -239,7 +239,7 @@ void capture_job::write_moments() {
   if (!ends_block(shard_)) moments_->read(moments_path(shard_));
 }
 
-void capture_job::run_batch(std::size_t first, const std::vector<std::vector<std::int32_t>>& ids, progress& bar) {
+void task_runner::run_batch(std::size_t first, const std::vector<std::vector<std::int32_t>>& ids, progress& bar) {
   const index_t layers =
       options_.statistics.loss ? writer_.manifest().model.n_layers : writer_.manifest().layers.back().layer + 1;
   batch_sinks sinks;
@@ -276,7 +276,7 @@ void capture_job::run_batch(std::size_t first, const std::vector<std::vector<std
   setup_.forward.run(std::vector<token_span>(ids.begin(), ids.end()), options_.selection.stage(), sinks);
 }
 
-void capture_job::write_shard() {
+void task_runner::write_shard() {
   const auto tensors = statistics_ ? statistics_->tensors() : std::vector<tensor_to_write>{};
   own_[shard_] = writer_.write_shard(static_cast<index_t>(shard_), documents_of(shard_), rows_.layers(), tensors);
   if (statistics_) statistics_->clear();
