@@ -16,7 +16,7 @@
 #include "capture/forward/layer_weights.hpp"
 #include "capture/forward/products/blas.hpp"
 #include "capture/forward/products/tiles.hpp"
-#include "capture/job/batches.hpp"
+#include "capture/job/cut.hpp"
 #include "capture/job/documents.hpp"
 #include "capture/job/plan.hpp"
 

@@ -10,6 +10,7 @@
 #include "capture/gguf/gguf_model.hpp"
 #include "capture/job/option_list.hpp"
 #include "capture/job/plan.hpp"
+#include "qkgeom/io/capture_set.hpp"
 #include "qkgeom/io/file.hpp"
 #include "qkgeom/io/json.hpp"
 #include "qkgeom/rotary/planes.hpp"

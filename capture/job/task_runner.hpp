@@ -9,7 +9,7 @@
 
 #include "capture/forward/forward_pass.hpp"
 #include "capture/job/cut.hpp"
-#include "capture/job/inputs.hpp"
+#include "capture/job/documents.hpp"
 #include "capture/job/run_capture.hpp"
 #include "capture/job/stores/moment_store.hpp"
 #include "capture/job/stores/resume_state.hpp"

@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "capture/job/batches.hpp"
+#include "capture/job/cut.hpp"
 #include "capture/on_cpu.hpp"
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/io/capture_merge.hpp"
