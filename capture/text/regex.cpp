@@ -260,7 +260,7 @@ bool regex::for_each_match(std::string_view text, const match_sink& match) const
     if (!match(begin, end)) return false;
   }
   require(U_SUCCESS(status), "matching '", shown(state_->pattern), "' failed in a text of ", text.size(),
-          " bytes: ", u_errorName(status));
+          " bytes: ", status == U_REGEX_TIME_OUT ? "it takes too many steps" : u_errorName(status));
   return true;
 }
 

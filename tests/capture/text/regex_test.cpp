@@ -94,7 +94,7 @@ TEST(regex, what_icu_reads_differently_is_refused_by_name) {
 TEST(regex, a_pattern_that_tries_without_end_is_stopped) {
   const std::string pattern = "(?:a+)+[bc]|[\\s\\S]";
   EXPECT_EQ(matches(pattern, "aaaab"), "<aaaab>");
-  EXPECT_THAT(test::message_of([&] { matches(pattern, std::string(40, 'a')); }), HasSubstr("U_REGEX_TIME_OUT"));
+  EXPECT_THAT(test::message_of([&] { matches(pattern, std::string(40, 'a')); }), HasSubstr("it takes too many steps"));
 }
 
 TEST(regex, a_text_may_be_one_word) {
