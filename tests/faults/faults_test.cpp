@@ -234,7 +234,7 @@ TEST_F(faults, too_little_address_space_is_one_sentence) {
   [[maybe_unused]] bool refused_once = false;
   auto with_attention = capture_to("o");
   *(std::find(with_attention.begin(), with_attention.end(), "--layers") + 1) = "0,1";
-  for (const rlim_t mebibytes : {75, 150, 300, 450, 600}) {
+  for (const rlim_t mebibytes : {110, 150, 300, 450, 600}) {  // below, its shared libraries do not fit
     fs::remove_all(folder / "o");
     const int status = run(with_attention, {.address_space = mebibytes << 20});
     EXPECT_TRUE(status == 0 || status == 2) << log();
