@@ -114,7 +114,7 @@ class layer_analysis {
                                      .documents = documents_},
                                     options);
       for (auto& h : heads)
-        if (options.wants_head({number, h.q_head})) report.heads.push_back(std::move(h));
+        if (options.wants_head(head_id{number, h.q_head})) report.heads.push_back(std::move(h));
     });
     return static_cast<index_t>(first.query_heads.size());
   }
