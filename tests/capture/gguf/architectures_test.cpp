@@ -91,7 +91,8 @@ TEST(gguf_architectures, tensors_are_those_of_the_converted_checkpoint) {
       const float bound = std::string_view(t.tensor.type->name) == "Q8_0" ? 0.0045f : t.decays ? 1e-6f : 0;
       for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], bound) << name << ' ' << t.name << ' ' << i;
     }
-    for (const auto& t : safetensors_file(original / "model.safetensors").tensors())
+    const safetensors_file weights(original / "model.safetensors");
+    for (const auto& t : weights.tensors())
       entries -= t.name.ends_with("_scales") ? 0 : entries_of(t.shape) * (t.name.ends_with("_blocks") ? 2 : 1);
     EXPECT_EQ(entries, 0) << name << " has more or fewer";
   }
