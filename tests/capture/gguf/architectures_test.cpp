@@ -53,11 +53,11 @@ TEST(gguf_architectures, queries_and_keys_are_those_of_the_converted_checkpoint)
   for (const std::string& name : fixtures()) {
     const bool rounded = name.ends_with("q8_0");
     const double worst = worst_distance(name, test::gguf_fixture(name));
-    EXPECT_LE(worst, rounded ? 0.05 : 1e-4) << name;
+    EXPECT_LE(worst, rounded ? 0.02 : 1e-4) << name;
     EXPECT_EQ(worst > 1e-4, rounded) << name;
     for (const char* type : {"F32", "F16"}) {
       test::put(folder / "m.gguf", test::loaded_gguf(name, type).bytes());
-      EXPECT_LE(worst_distance(name, folder / "m.gguf"), rounded ? 0.05 : 1e-4) << name << ' ' << type;
+      EXPECT_LE(worst_distance(name, folder / "m.gguf"), rounded ? 0.02 : 1e-4) << name << ' ' << type;
     }
     architectures.insert(gguf_file(test::gguf_fixture(name)).metadata()["general.architecture"].get<std::string>());
   }
