@@ -6,7 +6,7 @@
 set -euo pipefail
 
 build=(cmake ninja-build g++ pkg-config libeigen3-dev 'libboost-dev|libboost1.74-dev|libboost-math-dev'
-       libxtensor-dev nlohmann-json3-dev libcli11-dev libfmt-dev libpcre2-dev
+       libxtensor-dev nlohmann-json3-dev libcli11-dev libfmt-dev libicu-dev
        'libopenblas-dev|libopenblas-pthread-dev|libopenblas-serial-dev')
 demo=("${build[@]}" 'gnuplot-nox|gnuplot-qt|gnuplot-x11')
 tests=("${demo[@]}" libgtest-dev libgmock-dev libbenchmark-dev librandom123-dev libthrust-dev libopenmpi-dev openmpi-bin ccache 'clang-14|clang' python3 python3-venv python3-dev doxygen)

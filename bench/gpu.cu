@@ -15,7 +15,7 @@
 #include "qkgeom/backend/cuda_context.cuh"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/geometry/pca.hpp"
-#include "qkgeom/geometry/rotation.hpp"
+#include "qkgeom/geometry/planar_rotation.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/keys_by_document.hpp"
 #include "qkgeom/plasticity/profile.hpp"

@@ -14,7 +14,7 @@
 #include "bench/common/planted_layer.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/geometry/pca.hpp"
-#include "qkgeom/geometry/rotation.hpp"
+#include "qkgeom/geometry/planar_rotation.hpp"
 #include "qkgeom/io/safetensors.hpp"
 #include "qkgeom/model/query_model.hpp"
 #include "qkgeom/plasticity/profile.hpp"

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "capture/evaluate/evaluate.hpp"
-#include "capture/job/job.hpp"
+#include "capture/job/run_capture.hpp"
 #include "capture/on_cuda.hpp"
 
 namespace qkgeom {
@@ -32,8 +32,8 @@ struct evaluation_arguments {
   device_choice device{};
 };
 
-/// Parses qkgeom capture's command line; options override settings of the protocol that `--protocol` names. Prints --help and
-/// then returns none. Throws `error` with one sentence on anything else that cannot run.
+/// Parses qkgeom capture's command line; options override settings of the protocol that `--protocol` names. Prints
+/// --help and then returns none. Throws `error` with one sentence on anything else that cannot run.
 std::optional<capture_arguments> parse_arguments(int argc, const char* const* argv);
 
 /// Parses qkgeom evaluate's command line likewise.

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "capture/job/job.hpp"
+#include "capture/job/run_capture.hpp"
 #include "capture/job/stores/moment_function.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 

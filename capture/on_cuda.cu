@@ -40,10 +40,6 @@ class cuda_pass : public forward_pass {
     });
     return true;
   }
-  bool takes_softmax(statistics_store& store) override {
-    pass_.bring_softmax(store);
-    return true;
-  }
 
  private:
   using decoder_type = decoder<cuda_device, T>;
@@ -66,8 +62,8 @@ class cuda_pass : public forward_pass {
         for (index_t l = 0; l < d.n_layers(); ++l)
           if (!d.layers[l].skipped) largest = std::max(largest, decoder_type::layer_bytes(d, l));
         if (options.softmax)
-          consumers += device_attention_sums<cuda_device, T>::working_bytes(
-              d.query_heads, std::min(sizes.attention_rows, tokens), sizes.attention_keys, distance_bins(tokens));
+          consumers += sampled_softmax<cuda_device, T>::working_bytes(d.query_heads, d.widest_head(), tokens,
+                                                                      distance_bins(tokens), cuda.device.workers());
         cuda.device.memory().pool().trim();
         std::size_t free = 0, total = 0;
         cuda_kernels::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");

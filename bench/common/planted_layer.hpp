@@ -6,7 +6,7 @@
 
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/core/random.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 
 namespace qkgeom::bench {
 

@@ -9,7 +9,7 @@
 #include <ostream>
 
 #include "capture/evaluate/probes.hpp"
-#include "capture/job/batches.hpp"
+#include "capture/job/cut.hpp"
 #include "capture/job/documents.hpp"
 #include "capture/job/estimate.hpp"
 #include "capture/job/prepare.hpp"

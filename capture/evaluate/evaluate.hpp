@@ -5,7 +5,7 @@
 #include <iosfwd>
 #include <vector>
 
-#include "capture/job/job.hpp"
+#include "capture/job/run_capture.hpp"
 
 namespace qkgeom {
 

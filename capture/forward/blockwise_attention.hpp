@@ -82,8 +82,6 @@ struct finish_attention {
 
 namespace qkgeom {
 
-struct measured_softmax;
-
 /// Queries of a chunk against the keys of their document so far.
 template <class T>
 struct attention_call {
@@ -95,8 +93,7 @@ struct attention_call {
   double scale;                  ///< of the scores
   double cap = 0;                ///< c of the cap c tanh(x / c) that scaled scores pass; 0: none
   const float* sinks = nullptr;  ///< (heads) logits that enter the softmax as that of one more key, of value 0
-  const measured_softmax* softmax = nullptr;  ///< what cpu_device measures of the softmax at the same time, or none
-  index_t key_rows = 0;  ///< rows of each head that a call for the same k and v may ever need; 0: `capacity`
+  index_t key_rows = 0;          ///< rows of each head that a call for the same k and v may ever need; 0: `capacity`
 };
 
 /// The keys that a call needs, of which the last query stands at the last.

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "capture/forward/attention/attention.hpp"
-#include "capture/forward/attention/attention_statistics.hpp"
 #include "capture/forward/decoder.hpp"
 #include "capture/forward/products/blas.hpp"
 #include "capture/forward/simd_team.hpp"
@@ -68,14 +67,14 @@ class cpu_device {
                       .scale = call.scale,
                       .cap = call.cap,
                       .sinks = call.sinks,
-                      .kernel = kernel_,
-                      .softmax = call.softmax});
+                      .kernel = kernel_});
   }
-  /// The softmax of a document whose attention is not computed.
+  /// c = a b^T, not batched, by this thread.
   template <class T>
-  attention_sums measure(const tensor_view<const T>& q, const tensor_view<const T>& k,
-                         const measured_heads& what) const {
-    return measure_attention(*pool_, as_floats(q), as_floats(k), what);
+  void multiply(const product_shape& s, const T* a, const T* b, float* c) const {
+    static_assert(sizeof(T) == sizeof(float));
+    multiply_transposed(s.rows, s.columns, s.inner, reinterpret_cast<const float*>(a), s.a.row,
+                        reinterpret_cast<const float*>(b), s.b.row, c, s.c.row);
   }
 
  private:

@@ -15,6 +15,7 @@
 #include "capture/forward/forward_pass.hpp"
 #include "capture/forward/layer_steps.hpp"
 #include "capture/forward/losses.hpp"
+#include "capture/forward/softmax.hpp"
 #include "capture/model/checkpoint.hpp"
 #include "capture/model/description.hpp"
 #include "capture/model/head_changes.hpp"
@@ -40,15 +41,14 @@ using device_row_sink = std::function<void(std::size_t document, index_t layer, 
 /// Receivers of a forward pass on a device. A sink that is not set costs nothing.
 template <class T, memory_space Space>
 struct device_sinks {
-  device_row_sink<T, Space> rows{};  ///< at the stage asked for
-  /// As they enter the attention; k (first + rows, key heads, d) are the keys of the document up to the last row.
-  device_row_sink<T, Space> attended{};
+  device_row_sink<T, Space> rows{};      ///< at the stage asked for
+  device_row_sink<T, Space> attended{};  ///< as they enter the attention
   /// The keys of a whole document as they enter the attention, after all its chunks.
   std::function<void(std::size_t document, index_t layer, tensor_view<const T, Space> k)> keys{};
   std::function<void(std::size_t document, const token_predictions&)> losses{};
-  /// See batch_sinks; on a device that takes whole documents.
-  std::function<std::optional<measured_heads>(index_t layer)> measured{};
-  std::function<void(std::size_t document, index_t layer, const attention_sums& sums)> softmax{};
+  /// See batch_sinks.
+  std::function<std::optional<softmax_request>(std::size_t document, index_t layer)> measured{};
+  softmax_sink softmax{};
 };
 
 /// The forward pass of a decoder on a device: the CPU (cpu_device.hpp), a GPU, or in tests the host in place of a GPU.
@@ -76,6 +76,7 @@ class decoder {
             m, [this](const layer_visit& v, layer_weights& to) { read(v, to); },
             [this](const layer_visit& v) { return layer_bytes(description_, v.layer, v.only_qk); }, options.resident),
         steps_(m, description_, options.attention_rows, options.attention_keys),
+        softmax_(m),
         rope_(m),
         local_rope_(m) {
     const decoder_description& d = description_;
@@ -254,46 +255,36 @@ class decoder {
         device_->each(static_cast<index_t>(chunks.size()),
                       [&](index_t i, int worker) { f(chunks[i], workspaces_[worker]); });
       };
-      const auto hand_out = [&](const device_row_sink<T, space>& sink, bool keys_before) {
+      const auto hand_out = [&](const device_row_sink<T, space>& sink) {
         if (!sink || layer.delta) return;
-        for (const chunk& c : parts) {
-          const index_t first_key = keys_before ? 0 : c.first;
+        for (const chunk& c : parts)
           sink(c.document->number, visit.layer, c.first, steps_.query_view(c, layer),
-               steps_.key_view(*c.document, layer, first_key, c.first + c.rows - first_key));
-        }
+               steps_.key_view(*c.document, layer, c.first, c.rows));
       };
       const bool pre = stage == rope_stage::pre && to.rows && !layer.delta;
       each_chunk([&](const chunk& c, workspace& w) { steps_.project(c, layer, visit.only_qk, weights, !pre, w); });
-      hand_out(to.rows, false);
+      hand_out(to.rows);
       if (pre) each_chunk([&](const chunk& c, workspace&) { steps_.rotate(c, layer, weights); });
-      hand_out(to.attended, true);
-      const auto measured = to.measured ? to.measured(visit.layer) : std::nullopt;
-      for (const chunk& c : parts) attend(c, visit, weights, changes, measured, to);
+      hand_out(to.attended);
+      if (to.measured && !layer.delta)
+        for (const chunk& c : parts) measure_softmax(c, visit.layer, to);
       if (visit.only_qk) continue;
+      for (const chunk& c : parts) steps_.attend(c, layer, weights, changes);
       each_chunk([&](const chunk& c, workspace& w) { steps_.finish(c, layer, weights, w); });
     }
     if (!to.keys || layer.delta) return;
     for (const pass& p : documents) to.keys(p.number, visit.layer, steps_.key_view(p, layer, 0, p.tokens));
   }
 
-  /// The attention of a document's rows and what is measured of it; of a layer without attention, that alone.
-  void attend(const chunk& c, const layer_visit& visit, const typename steps::layer_type& weights,
-              const layer_changes<Device>& changes, const std::optional<measured_heads>& measured, const sinks& to) {
-    const layer_description& layer = layer_of(visit.layer);
-    if constexpr (Device::whole_documents)
-      if (measured) {
-        attention_sums sums;
-        if (visit.only_qk) {
-          sums =
-              device_->measure(steps_.query_view(c, layer), steps_.key_view(*c.document, layer, 0, c.rows), *measured);
-        } else {
-          sums = no_attention_sums(c.rows, *measured);
-          const measured_softmax softmax{*measured, sums};
-          steps_.attend(c, layer, weights, changes, &softmax);
-        }
-        return to.softmax(c.document->number, visit.layer, sums);
-      }
-    if (!visit.only_qk) steps_.attend(c, layer, weights, changes, nullptr);
+  /// Measures the softmax of the chosen queries among a document's rows, before the attention replaces them.
+  void measure_softmax(const chunk& c, index_t layer, const sinks& to) {
+    const std::size_t document = c.document->number;
+    const auto what = to.measured(document, layer);
+    if (!what) return;
+    softmax_(
+        c.first, steps_.query_view(c, layer_of(layer)),
+        steps_.key_view(*c.document, layer_of(layer), 0, c.first + c.rows), *what,
+        [&](index_t first, const std::vector<double>& found) { to.softmax(document, layer, *what, first, found); });
   }
 
   Device* device_;
@@ -305,6 +296,7 @@ class decoder {
   std::string prefix_;
   typename device_storage<Device, T>::feed feed_;
   steps steps_;
+  sampled_softmax<Device, T> softmax_;
   std::vector<head_change> changes_;
   tables rope_, local_rope_;
   index_t capacity_ = 0;  // tokens of the longest document so far

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "capture/forward/attention/attention_statistics.hpp"
+#include "capture/forward/softmax_request.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 #include "qkgeom/core/view.hpp"
 
@@ -17,7 +17,6 @@ namespace qkgeom {
 
 class checkpoint;
 class moment_store;
-class statistics_store;
 struct decoder_description;
 struct head_change;
 
@@ -51,10 +50,9 @@ struct batch_sinks {
       std::function<void(std::size_t document, index_t layer, tensor_view<const float> q, tensor_view<const float> k)>;
   layer_sink rows{};      ///< at the stage asked for
   layer_sink attended{};  ///< queries and keys as they enter the attention, whatever the stage
-  /// Query heads of a layer whose softmax is measured, and what takes the sums of each document. On the CPU; a device
-  /// may take them to a store (`takes_softmax`).
-  std::function<std::optional<measured_heads>(index_t layer)> measured{};
-  std::function<void(std::size_t document, index_t layer, const attention_sums& sums)> softmax{};
+  /// The queries of a document's layer whose softmax is measured, and what takes the results.
+  std::function<std::optional<softmax_request>(std::size_t document, index_t layer)> measured{};
+  softmax_sink softmax{};
   /// Predictions of every token but the first. All layers are run for it.
   std::function<void(std::size_t document, const token_predictions&)> losses{};
   /// Called once per layer of a document: the rows that `chosen` gets, at the stage asked for. Where there are none,
@@ -79,9 +77,6 @@ class forward_pass {
   /// True if the pass adds the moments of every token to `store` in all later runs, at their stage; else the caller
   /// takes them from `rows`. The store must live as long as the runs.
   virtual bool takes_moments(moment_store&) { return false; }
-  /// True if the pass measures the softmax of every document for `store` in all later runs; else it does so for the
-  /// sink `softmax`. The store must live as long as the runs.
-  virtual bool takes_softmax(statistics_store&) { return false; }
 };
 
 /// Makes the forward pass of a capture: layers up to `last_layer`. The checkpoint and the pool live longer.

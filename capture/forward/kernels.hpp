@@ -124,11 +124,11 @@ struct finish_projection {
   qk_norm normed;
   norm_parameters q_norm, k_norm, v_norm;  ///< v_norm without weights: none
   bool rotates;
-  rotate_rows<T> turn;
+  rotate_rows<T> rotation;
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
-    const chunk_places<T>& places = turn.places;
+    const chunk_places<T>& places = rotation.places;
     const auto lanes = team.lanes();
     In* const x = wide + row * width;
     const bool all_at_once = normed == qk_norm::all_heads;
@@ -151,7 +151,7 @@ struct finish_projection {
     }
     if (rotates) {
       team.sync();
-      turn(team, row);
+      rotation(team, row);
     }
   }
 

@@ -83,11 +83,11 @@ struct place_latent_keys {
   T* values;  ///< or none
   head_parts<T> parts;
   bool rotates;
-  rotate_rows<T> turn;
+  rotate_rows<T> rotation;
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
-    const chunk_places<T>& places = turn.places;
+    const chunk_places<T>& places = rotation.places;
     const auto lanes = team.lanes();
     for (index_t h = team.group(); h < places.key_heads; h += team.groups()) {
       const T* const x = wide + (row * places.key_heads + h) * (parts.plain + value_dim);
@@ -104,7 +104,7 @@ struct place_latent_keys {
     }
     if (!rotates) return;
     team.sync();
-    turn(team, row);
+    rotation(team, row);
   }
 };
 

@@ -80,25 +80,24 @@ class layer_steps {
     const auto v_norm = d.value_norm ? norm_of(weights.v_norm) : device_kernels::norm_parameters{};
     const qk_norm before = d.qk == qk_norm::each_head || d.qk == qk_norm::all_heads ? d.qk : qk_norm::none;
     T* const values = only_qk ? nullptr : c.document->rows->keys.values();
-    linear(weights.qkv, d.qkv_bias, {c.rows, width, d.hidden, d.hidden}, x, w.wide.data(), w,
-           [&]<class In>(In* wide, const float* bias) {
-             if (gates)
-               device_->rows(c.rows,
-                             device_kernels::take_gates<In, T>{wide, width, kept, queries, bias,
-                                                               c.document->rows->side.data() + c.place * queries});
-             device_->rows(
-                 c.rows, device_kernels::finish_projection<In, T>{wide, width, kept, bias, values, before, q_norm,
-                                                                  k_norm, v_norm, rotates, turn_of(c, layer, weights)});
-           });
+    linear(
+        weights.qkv, d.qkv_bias, {c.rows, width, d.hidden, d.hidden}, x, w.wide.data(), w,
+        [&]<class In>(In* wide, const float* bias) {
+          if (gates)
+            device_->rows(c.rows, device_kernels::take_gates<In, T>{wide, width, kept, queries, bias,
+                                                                    c.document->rows->side.data() + c.place * queries});
+          device_->rows(
+              c.rows, device_kernels::finish_projection<In, T>{wide, width, kept, bias, values, before, q_norm, k_norm,
+                                                               v_norm, rotates, rotation_of(c, layer, weights)});
+        });
   }
 
   void rotate(const chunk& c, const layer_description& layer, const layer_type& weights) {
-    device_->rows(c.rows, turn_of(c, layer, weights));
+    device_->rows(c.rows, rotation_of(c, layer, weights));
   }
 
-  /// The attention of a document's rows to all keys so far, with the changes of heads. `softmax`: see attention_call.
-  void attend(const chunk& c, const layer_description& layer, const layer_type& weights, const changes_type& changes,
-              const measured_softmax* softmax) {
+  /// The attention of a document's rows to all keys so far, with the changes of heads.
+  void attend(const chunk& c, const layer_description& layer, const layer_type& weights, const changes_type& changes) {
     const decoder_description& d = description_;
     if (layer.delta) return run_delta(c, weights);
     const head_shape heads = d.heads_of(layer);
@@ -126,8 +125,7 @@ class layer_steps {
                                  std::min(layer.window.value_or(capacity), capacity),
                                  d.score_scale.value_or(1 / std::sqrt(static_cast<double>(heads.head_dim))),
                                  d.score_cap,
-                                 d.sinks ? weights.sinks.data() : nullptr,
-                                 softmax};
+                                 d.sinks ? weights.sinks.data() : nullptr};
     if (layer.chunk)
       attend_chunks(call, keys, *layer.chunk);
     else
@@ -265,7 +263,7 @@ class layer_steps {
     device_->rows(c.rows,
                   device_kernels::place_latent_keys<T>{wide, w.latent.data() + l.query_rank + l.key_rank, stride,
                                                        l.value_dim, only_qk ? nullptr : c.document->rows->keys.values(),
-                                                       parts, rotates, turn_of(c, layer, weights)});
+                                                       parts, rotates, rotation_of(c, layer, weights)});
   }
 
   device_kernels::chunk_places<T> places_of(const chunk& c, const layer_description& layer) const {
@@ -280,31 +278,31 @@ class layer_steps {
             keys.row_stride(),
             keys.head_stride()};
   }
-  device_kernels::rotate_rows<T> turn_of(const chunk& c, const layer_description& layer,
-                                         const layer_type& weights) const {
+  device_kernels::rotate_rows<T> rotation_of(const chunk& c, const layer_description& layer,
+                                             const layer_type& weights) const {
     const decoder_description& d = description_;
     const pass& p = *c.document;
-    device_kernels::rotate_rows<T> turn{places_of(c, layer)};
+    device_kernels::rotate_rows<T> rotation{places_of(c, layer)};
     if (d.qk == qk_norm::each_head_after_rotation || (d.qk == qk_norm::each_rotated_head && layer.rope)) {
-      turn.q_norm = norm_of(weights.q_norm);
-      turn.k_norm = norm_of(weights.k_norm);
+      rotation.q_norm = norm_of(weights.q_norm);
+      rotation.k_norm = norm_of(weights.k_norm);
     }
     if (layer.rope) {
       const rope_description& rope = d.rope_of(layer);
       const rotary_tables<Device>& t = layer.local_rope ? *p.local_rope : *p.rope;
-      turn.cos = t.cos.data();
-      turn.sin = t.sin.data();
-      turn.half = t.half;
-      turn.rotated_from = rope.first;
-      turn.interleaved = rope.interleaved;
-      turn.exact = rope.exact;
+      rotation.cos = t.cos.data();
+      rotation.sin = t.sin.data();
+      rotation.half = t.half;
+      rotation.rotated_from = rope.first;
+      rotation.interleaved = rope.interleaved;
+      rotation.exact = rope.exact;
     }
     if (d.growth && !(d.growth_unrotated && layer.rope)) {
-      turn.counts_from_1 = d.growth_unrotated;
-      turn.growth = static_cast<float>(d.growth->beta);
-      turn.growth_context = d.growth->context;
+      rotation.counts_from_1 = d.growth_unrotated;
+      rotation.growth = static_cast<float>(d.growth->beta);
+      rotation.growth_context = d.growth->context;
     }
-    return turn;
+    return rotation;
   }
 
   /// Of weights and biases, or of a norm of queries or keys, which has no biases.

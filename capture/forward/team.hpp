@@ -116,6 +116,7 @@ struct value_functions<float> {
   }
   QKGEOM_HD static float larger(float a, float b) { return a > b ? a : b; }
   QKGEOM_HD static float exp(float x) { return std::exp(x); }
+  QKGEOM_HD static float exp2(float x) { return std::exp2(x); }
   QKGEOM_HD static float tanh(float x) { return std::tanh(x); }
   QKGEOM_HD static float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
   QKGEOM_HD static float gelu(float x) { return 0.5f * x * (1.0f + std::erf(x * 0.70710678118654752f)); }

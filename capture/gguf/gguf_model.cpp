@@ -187,11 +187,11 @@ void gguf_model::name_dense_layers() {
 }
 
 void gguf_model::read_rope(const architecture_keys& keys) {
-  const index_t d = config_["head_dim"], turned = keys.integer("rope.dimension_count", d);
-  require(turned <= d && turned % 2 == 0, where_, ": a rotary embedding of ", turned, " of ", d,
+  const index_t d = config_["head_dim"], rotated = keys.integer("rope.dimension_count", d);
+  require(rotated <= d && rotated % 2 == 0, where_, ": a rotary embedding of ", rotated, " of ", d,
           " channels is not possible");
   // The reader rounds the number of channels down.
-  if (turned < d) config_["partial_rotary_factor"] = std::nextafter(double(turned) / double(d), 1.0);
+  if (rotated < d) config_["partial_rotary_factor"] = std::nextafter(double(rotated) / double(d), 1.0);
   config_["rope_theta"] = keys.positive("rope.freq_base", 10000);
   // A factor without a type is of a linear scaling; 0 means 1.
   const std::string factor = key_of_factor(keys);
@@ -206,10 +206,10 @@ void gguf_model::read_rope(const architecture_keys& keys) {
     for (const auto& file : files_)
       if (const auto at = file->tensors().find(name); at != file->tensors().end()) {
         const auto& t = at->second;
-        require(t.shape == std::vector<index_t>{turned / 2} && std::string_view(t.type->name) == "F32", where_, ": ",
-                name, " must be ", turned / 2, " numbers in F32");
-        found.resize(static_cast<std::size_t>(turned / 2));
-        widen_blocks(*t.type, t.data, turned / 2, found.data());
+        require(t.shape == std::vector<index_t>{rotated / 2} && std::string_view(t.type->name) == "F32", where_, ": ",
+                name, " must be ", rotated / 2, " numbers in F32");
+        found.resize(static_cast<std::size_t>(rotated / 2));
+        widen_blocks(*t.type, t.data, rotated / 2, found.data());
       }
     return found;
   };

@@ -2,13 +2,48 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <utility>
 #include <vector>
 
-#include "capture/job/batches.hpp"
+#include "qkgeom/core/config.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
 
 namespace qkgeom {
+
+/// Most files of moments of every token; each holds a block of documents.
+inline constexpr std::size_t most_moment_blocks = 10;
+
+/// Number of blocks for documents of these lengths: as many as there are documents with tokens, from 1 to
+/// `most_moment_blocks`.
+std::size_t moment_blocks(std::span<const index_t> tokens);
+/// Block of each document. Documents with tokens are spread evenly, in order.
+std::vector<std::size_t> moment_blocks_of(std::span<const index_t> tokens);
+
+/// Short documents share a shard until it has this many tokens. A constant, since shards are part of the output.
+inline constexpr index_t shard_tokens = 16384;
+
+/// Half-open range of document indices.
+using document_range = std::pair<std::size_t, std::size_t>;
+
+/// The documents of each shard. `by_block`: a shard's documents belong to one block of moments.
+std::vector<document_range> shards_of(std::span<const index_t> tokens, bool by_block);
+
+/// Shards [first, second) that one process captures, one after another, while other processes capture others.
+using shard_range = std::pair<std::size_t, std::size_t>;
+
+/// What processes share out, in the order of the documents: a shard each; with `by_block` the shards of a block of
+/// moments each, since a block's moments are summed in the order of its shards.
+std::vector<shard_range> tasks_of(std::span<const document_range> shards, std::span<const std::size_t> block,
+                                  bool by_block);
+
+/// Tasks [first, second) of part `number`, from 1, of `of`, where task t has `tokens[t]` tokens: every part has a task,
+/// and about as many tokens as each other part. Throws `error` if there are more parts than tasks.
+std::pair<std::size_t, std::size_t> tasks_of_part(std::span<const index_t> tokens, index_t number, index_t of);
+
+/// End of the batch that begins with document `first`: at least one document, and more before `end` while they have at
+/// most `max_tokens` tokens together. A batch shares each visit of a layer's weights; the output does not depend on it.
+std::size_t batch_end(std::span<const index_t> tokens, std::size_t first, std::size_t end, index_t max_tokens);
 
 /// How a capture is cut: shards of documents, and tasks of shards, of which a part has some. Documents and options
 /// alone decide it.

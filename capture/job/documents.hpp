@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -8,7 +9,11 @@
 #include <vector>
 
 #include "capture/job/options.hpp"
+#include "capture/model/description.hpp"
+#include "capture/text/tokenizer.hpp"
+#include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/io/file.hpp"
+#include "qkgeom/io/sha256.hpp"
 
 namespace qkgeom {
 
@@ -46,5 +51,17 @@ class document_list {
   std::vector<mapped_file> files_;
   std::vector<place> places_;
 };
+
+/// Identity of a capture's inputs: its documents, and a hash of their ids, their tokens, and the size and first bytes
+/// of the weights.
+struct input_check {
+  sha256 hash;
+  std::vector<captured_document> documents;
+};
+
+/// Reads all documents once, each cut to `max_length` tokens, and the first bytes of the weights in `folder`
+/// (empty: there are none). Throws `error` on a token outside the model's vocabulary, and if there is no document.
+input_check check_inputs(const document_list& documents, const tokenizer& tokens, const decoder_description& model,
+                         index_t max_length, const std::filesystem::path& folder);
 
 }  // namespace qkgeom

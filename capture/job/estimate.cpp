@@ -12,12 +12,11 @@
 #include <thread>
 #include <vector>
 
-#include "capture/forward/attention/attention_statistics.hpp"
 #include "capture/forward/cpu_device.hpp"
 #include "capture/forward/layer_weights.hpp"
 #include "capture/forward/products/blas.hpp"
 #include "capture/forward/products/tiles.hpp"
-#include "capture/job/batches.hpp"
+#include "capture/job/cut.hpp"
 #include "capture/job/documents.hpp"
 #include "capture/job/plan.hpp"
 
@@ -79,14 +78,17 @@ void add_work(capture_estimate& estimate, const decoder_description& model, cons
       estimate.attention_flop += 4 * real(model.query_heads * model.heads_of(layer).head_dim) * seen_by(layer, real(n));
   }
   if (whole) estimate.linear_flop += 2 * real(model.hidden) * real(model.vocabulary) * real(estimate.tokens);
-  // Beside the attention the softmax is measured from the same products, in a last layer without attention from its
-  // own.
-  if (whole || !estimate.manifest.extra.contains("softmax")) return;
-  const auto& info = estimate.manifest.layers.back();
-  for (const index_t n : lengths)
-    estimate.attention_flop += 2 *
-                               real(static_cast<index_t>(info.query_heads.size()) * estimate.manifest.model.head_dim) *
-                               seen_keys(real(n), info.window);
+  if (!estimate.manifest.extra.contains("softmax")) return;
+  const bucket_edges buckets = grid_of(estimate.manifest, "softmax");
+  const auto wanted = estimate.manifest.extra["softmax"]["queries"].get<index_t>();
+  for (const index_t n : lengths) {
+    index_t measured = 0;
+    for (index_t b = 0; b < buckets.count() && buckets.start(b) < n; ++b)
+      measured += std::min(wanted, std::min(buckets.end(b), n) - buckets.start(b));
+    for (const auto& info : estimate.manifest.layers)
+      estimate.attention_flop += 2 * real(info.query_heads.size()) * real(estimate.manifest.model.head_dim) *
+                                 seen_keys(real(n), info.window) * real(measured) / real(std::max<index_t>(1, n));
+  }
 }
 
 /// Counts the documents of the shard that has most.
@@ -181,7 +183,11 @@ double peak_bytes(const capture_estimate& estimate, const decoder_description& m
   const bool tiles = tile_unit_of(type) != tile_unit::none;
   return program + shard + (tiles ? bf16_entry : f32) * (weights + piece * real(model.hidden)) +
          f32 * (documents + threads * real(rows) * piece) +
-         threads * real(chunk_memory<cpu_device, float>::working_bytes(model, rows));
+         threads * real(chunk_memory<cpu_device, float>::working_bytes(model, rows)) +
+         (estimate.manifest.extra.contains("softmax") ? real(sampled_softmax<cpu_device, float>::working_bytes(
+                                                            model.query_heads, model.widest_head(), estimate.longest,
+                                                            distance_bins(estimate.manifest.context_length), threads))
+                                                      : 0);
 }
 
 std::vector<index_t> document_lengths(const input_options& inputs, const std::filesystem::path& model,

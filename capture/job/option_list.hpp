@@ -100,6 +100,8 @@ void each_option(statistics_options& o, F&& f) {
   f("moments", o.moments, "moments of every token of the captured heads, beside the sampled rows", in_protocol);
   f("softmax", o.softmax, "attention mass on the first tokens and by distance, and entropy, of the captured heads",
     in_protocol);
+  f("softmax-queries", o.softmax_queries,
+    "queries that --softmax measures in a bucket of a document, or all where it has no more", in_protocol, 1);
   f("loss", o.loss, "the loss of every token by position; runs all layers", in_protocol);
   f("statistics-bucket-size", o.bucket_size,
     "tokens of a bucket of --moments, --softmax and --loss [--bucket-size of uniform buckets, else a sixteenth of the "

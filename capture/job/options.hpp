@@ -10,8 +10,8 @@
 #include "capture/forward/forward_pass.hpp"
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
-#include "qkgeom/sampling/heads.hpp"
-#include "qkgeom/sampling/tokens.hpp"
+#include "qkgeom/sampling/head_draw.hpp"
+#include "qkgeom/sampling/token_draw.hpp"
 
 // option_list.hpp declares each option: its name, help, bounds, and where else it stands.
 namespace qkgeom {
@@ -66,10 +66,11 @@ struct selection_options {
 
 /// What is kept of every token, beside the rows of some.
 struct statistics_options {
-  bool moments = false;     ///< moments of the captured heads
-  bool softmax = false;     ///< attention mass on the first tokens and by distance, and entropy, of the captured heads
-  bool loss = false;        ///< the loss of every token but a document's first, by position
-  index_t bucket_size = 0;  ///< tokens; 0: `usual_bucket_size`
+  bool moments = false;  ///< moments of the captured heads
+  bool softmax = false;  ///< attention mass on the first tokens and by distance, and entropy, of the captured heads
+  index_t softmax_queries = 128;  ///< measured in a bucket of a document, or all where it has no more
+  bool loss = false;              ///< the loss of every token but a document's first, by position
+  index_t bucket_size = 0;        ///< tokens; 0: `usual_bucket_size`
 
   bool in_shards() const { return softmax || loss; }
 };

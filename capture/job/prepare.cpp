@@ -10,6 +10,7 @@
 #include "capture/gguf/gguf_model.hpp"
 #include "capture/job/option_list.hpp"
 #include "capture/job/plan.hpp"
+#include "qkgeom/io/capture_set.hpp"
 #include "qkgeom/io/file.hpp"
 #include "qkgeom/io/json.hpp"
 #include "qkgeom/rotary/planes.hpp"
@@ -55,7 +56,7 @@ void add_statistics(capture_manifest& m, const statistics_options& o) {
   const index_t size = o.bucket_size > 0 ? o.bucket_size : m.usual_bucket_size();
   captured_buckets{"uniform", size}.edges(m.context_length);  // throws where they are too many
   if (o.moments) m.extra["moments"] = {{"bucket_size", size}};
-  if (o.softmax) m.extra["softmax"] = {{"bucket_size", size}};
+  if (o.softmax) m.extra["softmax"] = {{"bucket_size", size}, {"queries", o.softmax_queries}};
   if (o.loss) m.extra["loss"] = {{"bucket_size", size}};
 }
 

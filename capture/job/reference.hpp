@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "capture/job/job.hpp"
+#include "capture/job/run_capture.hpp"
 
 namespace qkgeom {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "qkgeom/context/row_turns.hpp"
+#include "qkgeom/context/row_rotation.hpp"
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/io/json.hpp"
 #include "qkgeom/rotary/embedding.hpp"

@@ -8,7 +8,7 @@
 
 #include "capture/model/description.hpp"
 #include "qkgeom/core/cache_types.hpp"
-#include "qkgeom/sampling/heads.hpp"
+#include "qkgeom/sampling/head_draw.hpp"
 
 namespace qkgeom {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "qkgeom/io/json.hpp"
-#include "qkgeom/sampling/heads.hpp"
+#include "qkgeom/sampling/head_draw.hpp"
 
 namespace qkgeom {
 

@@ -3,8 +3,7 @@
 
 #include <algorithm>
 
-#include "capture/text/unicode_normalize.hpp"
-#include "capture/text/utf8.hpp"
+#include "capture/text/unicode.hpp"
 #include "qkgeom/core/error.hpp"
 
 namespace qkgeom {
@@ -14,8 +13,8 @@ constexpr std::size_t most_nodes = 1 << 20;  // each takes about 120 bytes of me
 
 /// Whether a word character ends before byte `begin` or starts at byte `end`.
 bool within_word(std::string_view text, std::size_t begin, std::size_t end) {
-  if (end < text.size() && is_word_character(utf8_at(text, end))) return true;
-  return begin > 0 && is_word_character(utf8_at(text, character_start(text, begin)));
+  return (end < text.size() && is_word_character(next_character(text, &end))) ||
+         (begin > 0 && is_word_character(previous_character(text, &begin)));
 }
 
 }  // namespace

@@ -4,10 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <optional>
+#include <functional>
+#include <queue>
 #include <utility>
 
-#include "capture/text/utf8.hpp"
+#include "capture/text/unicode.hpp"
 #include "qkgeom/core/budget.hpp"
 #include "qkgeom/io/json.hpp"
 
@@ -16,6 +17,12 @@ namespace {
 
 constexpr std::size_t cached_words = 1 << 16;
 constexpr std::size_t cached_word_bytes = 64;
+constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+
+template <class T>
+std::uint64_t pair_of(T a, T b) {
+  return (std::uint64_t{static_cast<std::uint32_t>(a)} << 32) | static_cast<std::uint32_t>(b);
+}
 
 }  // namespace
 
@@ -60,8 +67,9 @@ void bpe_model::read_vocabulary(const nlohmann::json& vocabulary) {
             printable(id.dump()));
     vocabulary_.emplace(token, id.get<std::int32_t>());
     size_ = std::max<index_t>(size_, id.get<index_t>() + 1);
-    if (token.empty() || utf8_size_at(token, 0) != token.size()) continue;
-    const char32_t c = utf8_at(token, 0);
+    std::size_t end = 0;
+    const char32_t c = token.empty() ? 0 : next_character(token, &end);
+    if (token.empty() || end != token.size()) continue;
     if (characters_.size() <= c) characters_.resize(c + 1, -1);
     characters_[c] = id.get<std::int32_t>();
   }
@@ -88,13 +96,16 @@ void bpe_model::add_merge(std::uint32_t rank, const std::string& left, const std
   const std::int32_t a = find(left), b = find(right), merged = find(left + right);
   require(a >= 0 && b >= 0 && merged >= 0 && !left.empty() && !right.empty(), "tokenizer.json: merge ", rank, " ('",
           printable(left), "' '", printable(right), "') names a token outside the vocabulary");
-  add_rule(left, right, merged, false);
+  add_rule(left, right, {rank, merged});
 }
 
-void bpe_model::add_rule(std::string_view left, std::string_view right, std::int32_t merged, bool as_the_last) {
+/// Adds a rule. A pair that is added twice has its last rank.
+void bpe_model::add_rule(std::string_view left, std::string_view right, rule becomes) {
   const std::int32_t a = find(left), b = find(right);
-  merges_.add(a, b, merged, as_the_last);
-  joints_.set(utf8_at(left, character_start(left, left.size())), utf8_at(right, 0), 1);
+  rules_[pair_of(a, b)] = becomes;
+  std::size_t end = left.size(), begin = 0;
+  const char32_t before = previous_character(left, &end), after = next_character(right, &begin);
+  joints_.insert(pair_of(before, after));
   const auto odd = [&](std::int32_t id) {
     return id == unknown_ || std::find(byte_tokens_, byte_tokens_ + 256, id) != byte_tokens_ + 256;
   };
@@ -120,14 +131,16 @@ void bpe_model::read_scores(const nlohmann::json& scores) {
   }
   std::sort(tokens.begin(), tokens.end(),
             [](const scored& a, const scored& b) { return a.score > b.score || (a.score == b.score && a.id < b.id); });
-  std::optional<double> last;  // score of the last rule
-  for (const auto& t : tokens)
-    for (std::size_t i = utf8_size_at(t.text, 0); i < t.text.size(); i += utf8_size_at(t.text, i)) {
-      const auto left = t.text.substr(0, i), right = t.text.substr(i);
-      if (find(left) < 0 || find(right) < 0) continue;
-      add_rule(left, right, t.id, last == t.score);
-      last = t.score;
+  std::uint32_t rank = 0;
+  for (std::size_t k = 0; k < tokens.size(); ++k) {
+    const auto& [score, id, text] = tokens[k];
+    if (k > 0 && score < tokens[k - 1].score) ++rank;
+    for (std::size_t i = 0; i < text.size();) {
+      next_character(text, &i);
+      const auto left = text.substr(0, i), right = text.substr(i);
+      if (find(left) >= 0 && find(right) >= 0) add_rule(left, right, {rank, id});
     }
+  }
 }
 
 std::int32_t bpe_model::find(std::string_view token) const {
@@ -139,7 +152,7 @@ std::int32_t bpe_model::find(std::string_view token) const {
 /// with `before` and one that starts with `after`.
 bool bpe_model::may_cut(char32_t before, char32_t after) const {
   const bool a = character(before) >= 0, b = character(after) >= 0;
-  if (a && b) return joints_.find(before, after) == pair_map::absent;
+  if (a && b) return !joints_.contains(pair_of(before, after));
   // Byte and unknown tokens take part in no merge. But a run of unknown tokens may become one, and the neighbours of a
   // character without a token meet.
   return !odd_merges_ && (all_bytes_ || (a != b && unknown_ >= 0));
@@ -147,29 +160,27 @@ bool bpe_model::may_cut(char32_t before, char32_t after) const {
 
 /// Bytes of the first part of `word` that can be encoded by itself.
 std::size_t bpe_model::part_size(std::string_view word) const {
-  std::size_t i = utf8_size_at(word, 0);
-  char32_t before = utf8_at(word, 0);
-  while (i < word.size()) {
-    const char32_t c = utf8_at(word, i);
+  std::size_t i = 0, end = 0;
+  char32_t before = next_character(word, &i);
+  while ((end = i) < word.size()) {
+    const char32_t c = next_character(word, &i);
     if (may_cut(before, c)) break;
     before = c;
-    i += utf8_size_at(word, i);
   }
-  return i;
+  return end;
 }
 
 std::vector<std::int32_t> bpe_model::symbols(std::string_view word) const {
   std::vector<std::int32_t> symbols;
   symbols.reserve(word.size());
   bool pending = false;  // an unknown token is due; byte tokens overtake it, as they do in the `tokenizers` library
-  for (std::size_t i = 0, n = 0; i < word.size(); i += n) {
-    n = utf8_size_at(word, i);
-    if (const std::int32_t id = character(utf8_at(word, i)); id >= 0) {
+  for (std::size_t begin = 0, end = 0; begin < word.size(); begin = end) {
+    if (const std::int32_t id = character(next_character(word, &end)); id >= 0) {
       if (std::exchange(pending, false)) symbols.push_back(unknown_);
       symbols.push_back(id);
       continue;
     }
-    const std::string_view c = word.substr(i, n);
+    const std::string_view c = word.substr(begin, end - begin);
     const auto byte_token = [&](char b) { return byte_tokens_[static_cast<unsigned char>(b)]; };
     if (byte_fallback_ && std::all_of(c.begin(), c.end(), [&](char b) { return byte_token(b) >= 0; })) {
       for (const char b : c) symbols.push_back(byte_token(b));
@@ -182,6 +193,42 @@ std::vector<std::int32_t> bpe_model::symbols(std::string_view word) const {
   return symbols;
 }
 
+/// Merges the pair of lowest rank, of equals the leftmost, until no rule applies.
+void bpe_model::merge(std::vector<std::int32_t>* ids) const {
+  const auto n = static_cast<std::uint32_t>(ids->size());
+  std::vector<symbol> word(n);
+  std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>> queue;  // rank and position
+  const auto look = [&](std::uint32_t i) {
+    symbol& s = word[i];
+    s.with_next.rank = none;
+    if (s.next == none) return;
+    ++lookups_;
+    const auto found = rules_.find(pair_of(s.id, word[s.next].id));
+    if (found == rules_.end()) return;
+    s.with_next = found->second;
+    queue.push(pair_of(s.with_next.rank, i));
+  };
+  for (std::uint32_t i = 0; i < n; ++i)
+    word[i] = {(*ids)[i], i == 0 ? none : i - 1, i + 1 == n ? none : i + 1, {none, 0}};
+  for (std::uint32_t i = 0; i < n; ++i) look(i);
+  while (!queue.empty()) {
+    const auto rank = static_cast<std::uint32_t>(queue.top() >> 32), i = static_cast<std::uint32_t>(queue.top());
+    queue.pop();
+    symbol& s = word[i];
+    if (s.with_next.rank != rank) continue;  // a neighbour has merged since
+    symbol& gone = word[s.next];
+    s.id = s.with_next.merged;
+    s.next = gone.next;
+    gone.with_next.rank = none;
+    if (s.next != none) word[s.next].previous = i;
+    if (s.previous != none) look(s.previous);
+    look(i);
+  }
+  std::size_t kept = 0;
+  for (std::uint32_t i = 0; i != none && n > 0; i = word[i].next) (*ids)[kept++] = word[i].id;
+  ids->resize(kept);
+}
+
 void bpe_model::encode_part(std::string_view part, std::vector<std::int32_t>* ids) const {
   const auto add = [&](const std::vector<std::int32_t>& more) { ids->insert(ids->end(), more.begin(), more.end()); };
   if (part.size() <= cached_word_bytes)
@@ -189,7 +236,7 @@ void bpe_model::encode_part(std::string_view part, std::vector<std::int32_t>* id
   require(part.size() < std::numeric_limits<std::int32_t>::max(), "a word of ", part.size(),
           " bytes is too long to encode");
   std::vector<std::int32_t> list = symbols(part);
-  merges_.apply(&list);
+  merge(&list);
   add(list);
   if (part.size() > cached_word_bytes) return;
   if (cache_.size() >= cached_words) cache_.clear();

@@ -2,14 +2,14 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
-#include "capture/text/bpe_merges.hpp"
 #include "qkgeom/core/config.hpp"
 
 namespace qkgeom {
@@ -29,17 +29,30 @@ class bpe_model {
   /// dropped.
   void encode(std::string_view word, std::size_t limit, std::vector<std::int32_t>* ids) const;
 
-  /// See bpe_merges::lookups.
-  std::uint64_t lookups() const { return merges_.lookups(); }
-
   /// Id of a token of the vocabulary, or -1.
   std::int32_t find(std::string_view token) const;
   /// Largest id + 1.
   index_t size() const { return size_; }
+  /// Look-ups of pairs so far, a measure of the work.
+  std::uint64_t lookups() const { return lookups_; }
 
  private:
+  /// What a pair of tokens becomes, and when; pairs of SentencePiece tokens of one score have one rank.
+  struct rule {
+    std::uint32_t rank;
+    std::int32_t merged;
+  };
+  /// A token in a word that is being merged: its neighbours' positions and its rule with the next one.
+  struct symbol {
+    std::int32_t id;
+    std::uint32_t previous, next;
+    rule with_next;
+  };
   struct text_hash : std::hash<std::string_view> {
     using is_transparent = void;
+  };
+  struct pair_hash {
+    std::size_t operator()(std::uint64_t pair) const { return (pair ^ (pair >> 29)) * 0x9E3779B97F4A7C15u; }
   };
   template <class V>
   using text_map = std::unordered_map<std::string, V, text_hash, std::equal_to<>>;
@@ -48,17 +61,18 @@ class bpe_model {
   void read_merges(const nlohmann::json& merges);
   void read_scores(const nlohmann::json& scores);
   void add_merge(std::uint32_t rank, const std::string& left, const std::string& right);
-  void add_rule(std::string_view left, std::string_view right, std::int32_t merged, bool as_the_last);
+  void add_rule(std::string_view left, std::string_view right, rule becomes);
   std::int32_t character(char32_t c) const { return c < characters_.size() ? characters_[c] : -1; }
   bool may_cut(char32_t before, char32_t after) const;
   std::size_t part_size(std::string_view word) const;
   std::vector<std::int32_t> symbols(std::string_view word) const;
+  void merge(std::vector<std::int32_t>* ids) const;
   void encode_part(std::string_view part, std::vector<std::int32_t>* ids) const;
 
   text_map<std::int32_t> vocabulary_;
   std::vector<std::int32_t> characters_;  // ids of the tokens of one character
-  bpe_merges merges_;
-  pair_map joints_;  // pairs of characters that meet where a merge joins two tokens
+  std::unordered_map<std::uint64_t, rule, pair_hash> rules_;
+  std::unordered_set<std::uint64_t, pair_hash> joints_;  // pairs of characters that meet where two tokens merge
   std::int32_t byte_tokens_[256];
   std::int32_t unknown_ = -1;
   bool byte_fallback_ = false, fuse_unknown_ = false, ignore_merges_ = false;
@@ -66,6 +80,7 @@ class bpe_model {
   bool odd_merges_ = false;  // a merge takes a byte token or the unknown token
   index_t size_ = 0;
   mutable text_map<std::vector<std::int32_t>> cache_;
+  mutable std::uint64_t lookups_ = 0;
 };
 
 }  // namespace qkgeom

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
@@ -17,8 +16,9 @@ struct text_piece {
   bool at_start = false;   ///< whether it starts at the document's first byte
   budget* made = nullptr;  ///< bytes that stages may still make of the document; each stage that makes text spends them
 
-  /// A piece of this one, or a text that was made of it.
-  text_piece with(std::string_view other, bool starts) const { return {other, starts, made}; }
+  text_piece part(std::size_t begin, std::size_t end) const {
+    return {text.substr(begin, end - begin), at_start && begin == 0, made};
+  }
 };
 
 /// What stages may make of a document of `bytes` bytes. A tokenizer.json whose replacements feed each other would make
@@ -31,19 +31,14 @@ inline budget stage_budget(std::size_t bytes) {
 /// Takes the pieces that a stage makes, in order. Returns false when it wants no more.
 using piece_sink = std::function<bool(text_piece)>;
 
-/// One step from text to words: a normalizer changes a piece, a pre-tokenizer splits it. Chained stages tokenize a
-/// document only as far as its first `max_tokens` tokens need.
-class text_stage {
- public:
-  virtual ~text_stage() = default;
-  /// Hands the resulting pieces to `next`; stops and returns false as soon as `next` does.
-  virtual bool run(text_piece piece, const piece_sink& next) const = 0;
-};
+/// One step from text to words: a normalizer changes a piece, a pre-tokenizer splits it. Hands the resulting pieces to
+/// the sink; stops and returns false as soon as the sink does. So a document is tokenized only as far as its first
+/// `max_tokens` tokens need.
+using text_stage = std::function<bool(text_piece, const piece_sink&)>;
+using text_stages = std::vector<text_stage>;
 
-using text_stages = std::vector<std::shared_ptr<const text_stage>>;
-
-/// Stages of tokenizer.json's "normalizer" or "pre_tokenizer" (null: none; a Sequence is flattened). Throws `error` on
-/// an unknown type, naming it and those that are supported, and on more than 64 stages.
+/// Reads the stages of tokenizer.json's "normalizer" or "pre_tokenizer" (null: none; a Sequence is flattened). Throws
+/// `error` on an unknown type, naming it and those that are supported, and on more than 64 stages.
 text_stages read_normalizer(const nlohmann::json* object);
 text_stages read_pre_tokenizer(const nlohmann::json* object);
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "capture/text/utf8.hpp"
+#include "capture/text/unicode.hpp"
 #include "qkgeom/io/json.hpp"
 
 namespace qkgeom {
@@ -23,17 +23,14 @@ const nlohmann::json& model_object(const nlohmann::json& file) {
 template <class Gap>
 bool cut_at_tokens(const added_token_finder& tokens, text_piece piece, std::size_t limit,
                    std::vector<std::int32_t>* ids, Gap&& gap) {
-  const auto part = [&](std::size_t a, std::size_t b) {
-    return piece.with(piece.text.substr(a, b - a), piece.at_start && a == 0);
-  };
   std::size_t from = 0;
   added_token_finder::cursor cursor(tokens, piece.text);
   for (added_token_finder::match m; cursor.next(&m); from = m.end) {
-    if (m.begin > from && !gap(part(from, m.begin))) return false;
+    if (m.begin > from && !gap(piece.part(from, m.begin))) return false;
     ids->push_back(m.id);
     if (ids->size() >= limit) return false;
   }
-  return from == piece.text.size() || gap(part(from, piece.text.size()));
+  return from == piece.text.size() || gap(piece.part(from, piece.text.size()));
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ class tokenizer {
   /// Tokens before every text.
   const std::vector<std::int32_t>& prefix() const { return prefix_; }
 
-  /// See bpe_merges::lookups.
+  /// See bpe_model::lookups.
   std::uint64_t lookups() const { return model_.lookups(); }
 
   /// Largest id + 1.

@@ -28,11 +28,11 @@ std::vector<head_estimate> drop_causes_of(const band_study& found, const std::ve
   return {split.all, split.cause[0], split.cause[1], split.cause[2], split.none};
 }
 
-std::vector<planes_of_head> planes_of_heads(const arguments& a, const capture_set& turned, const model_report& report,
+std::vector<planes_of_head> planes_of_heads(const arguments& a, const capture_set& rotated, const model_report& report,
                                             const plane_options& options) {
   cpu_context cpu{{.threads = a.threads}};
-  const auto before = before_rope(turned);
-  const auto& manifest = turned.manifest();
+  const auto before = before_rope(rotated);
+  const auto& manifest = rotated.manifest();
   std::vector<planes_of_head> found;
   std::vector<head_planes> of_layer;
   std::optional<captured_layer> layer;
@@ -117,11 +117,11 @@ void write_plane_profiles(const std::filesystem::path& path, const band_study& f
   for (const auto& s : found.still)
     for (std::size_t h = 0; h < found.heads.size(); ++h) {
       if (s.plane >= found.heads[h].frequency.size()) continue;
-      const auto &head = s.report.heads[h], &turning = found.whole.report.heads[h];
+      const auto &head = s.report.heads[h], &rotating = found.whole.report.heads[h];
       for (std::size_t b = 0; b < head.profiles.at(0).buckets.size(); ++b) {
         const auto& bucket = head.profiles[0].buckets[b];
         csv.row(head.layer, head.q_head, head.k_head, s.plane, bucket.start, bucket.end, bucket.plasticity,
-                bucket.standard_error, turning.profiles[0].buckets[b].plasticity);
+                bucket.standard_error, rotating.profiles[0].buckets[b].plasticity);
       }
     }
   csv.commit();
@@ -194,9 +194,10 @@ band_study find_bands(const arguments& a, const band_arguments& choice) {
   const index_t to = wanted_context(source.manifest(), choice.context);
   analysis_options options{.empirical = false, .heatmap = false};
   options = with_arguments(options, a);
-  const auto changed = [&](std::function<bool(double)> turning) {
+  const auto changed = [&](std::function<bool(double)> rotating) {
     return what_if(
-        source, {.context_length = to, .turning = std::move(turning), .keep_first = choice.keep_first, .seed = a.seed});
+        source,
+        {.context_length = to, .rotating = std::move(rotating), .keep_first = choice.keep_first, .seed = a.seed});
   };
   band_study found;
   found.covariance = options.covariances.at(0);

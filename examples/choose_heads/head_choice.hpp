@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "examples/common/outputs.hpp"
-#include "qkgeom/sampling/heads.hpp"
+#include "qkgeom/sampling/head_draw.hpp"
 
 namespace qkgeom::examples {
 

@@ -53,7 +53,7 @@ void write_drop_split_csv(const std::filesystem::path& path, const std::vector<h
   csv_writer csv(path, names);
   for (const auto& h : heads) {
     csv.add(h.layer).add(h.q_head).add(h.k_head).add(h.rope).add(h.covariance);
-    csv.add(h.turned_back ? "turned_back" : "distances");
+    csv.add(h.rotated_back ? "turned_back" : "distances");
     for (index_t p = 0; p < drop_causes + 2; ++p) add_estimate(csv, h.split.part(p));
     csv.end_row();
   }
@@ -123,12 +123,12 @@ split_heads split_capture(const arguments& a, const drop_arguments& choice) {
   const auto options = with_arguments({}, a);
   const auto source = capture_set::open(a.captures);
   const auto& manifest = source.manifest();
-  const bool turn_back = choice.keys == "rotation";
-  require(!turn_back || manifest.rope_stage == "post", "--keys rotation needs keys after the rotary embedding");
+  const bool rotate_back = choice.keys == "rotation";
+  require(!rotate_back || manifest.rope_stage == "post", "--keys rotation needs keys after the rotary embedding");
   split_heads found{manifest.model.name, manifest.context_length, {}};
   for_each_layer(cpu, source, a, options, "Splitting", [&](const auto& layer, const auto& rows, const auto& moments) {
     drop_split_options split{{}, choice.distance_cell, options.precision};
-    if (turn_back) split.rotation = manifest.rope_of(manifest.layer(layer.layer));
+    if (rotate_back) split.rotation = manifest.rope_of(manifest.layer(layer.layer));
     const auto models = fit_queries(cpu, moments, {options.covariances.at(0), options.position});
     auto splits = split_drop(cpu, models, rows, manifest.context_length, split);
     for (std::size_t h = 0; h < splits.size(); ++h)
@@ -137,7 +137,7 @@ split_heads split_capture(const arguments& a, const drop_arguments& choice) {
                              .k_head = layer.key_heads[layer.key_of_query[h]],
                              .rope = layer.rope,
                              .covariance = name_of(options.covariances.at(0)),
-                             .turned_back = split.rotation.has_value(),
+                             .rotated_back = split.rotation.has_value(),
                              .split = std::move(splits[h])});
   });
   return found;

@@ -20,7 +20,7 @@ struct head_drop {
   index_t layer = 0, q_head = 0, k_head = 0;
   bool rope = true;
   std::string_view covariance;  ///< of the query model
-  bool turned_back = false;     ///< how keys were frozen: turned back, or pairs reweighed by distance
+  bool rotated_back = false;    ///< how keys were frozen: turned back, or pairs reweighed by distance
   drop_split split;
 };
 

@@ -13,7 +13,7 @@
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/householder.hpp"
 #include "qkgeom/plasticity/summary.hpp"
-#include "qkgeom/rotary/turn.hpp"
+#include "qkgeom/rotary/rotation_between.hpp"
 #include "qkgeom/stats/shapley.hpp"
 
 namespace qkgeom::examples {
@@ -154,17 +154,17 @@ weights_by_distance distance_weights(cpu_context& cpu, const std::vector<query_m
 
 /// A layer whose keys are turned back to position 0; it has no queries.
 template <class T>
-class turned_back_keys {
+class keys_rotated_back {
  public:
   using value = compute_t<T>;
-  turned_back_keys(const layer_view<T>& layer, const captured_rope& rope)
+  keys_rotated_back(const layer_view<T>& layer, const captured_rope& rope)
       : of_(layer), k_(layer.k.rows * layer.k.heads * layer.k.dim) {
     std::vector<double> x(layer.k.dim);
     for (index_t r = 0; r < layer.k.rows; ++r) {
-      const rotary_turn turn(rope, -static_cast<double>(layer.k_position[r]));
+      const vector_rotation rotation(rope, -static_cast<double>(layer.k_position[r]));
       for (index_t h = 0; h < layer.k.heads; ++h) {
         for (index_t c = 0; c < layer.k.dim; ++c) x[c] = static_cast<double>(layer.k.head(h)(r, c));
-        turn(x.data());
+        rotation(x.data());
         std::transform(x.begin(), x.end(), k_.begin() + (r * layer.k.heads + h) * layer.k.dim,
                        [](double v) { return static_cast<value>(v); });
       }
@@ -189,14 +189,14 @@ class turned_back_keys {
 /// The query model against keys that all stand at their bucket's start, for keys turned back to position 0:
 /// q'R(t)k = (R(-t)q)'k.
 query_model at_bucket_start(const query_model& model, const captured_rope& rope) {
-  query_model turned = model;
-  turned.covariance = covariance_kind::joint;
-  turned.reflector.clear();
+  query_model rotated = model;
+  rotated.covariance = covariance_kind::joint;
+  rotated.reflector.clear();
   for (std::size_t b = 0; b < model.bucket.size(); ++b) {
-    auto& to = turned.bucket[b];
+    auto& to = rotated.bucket[b];
     if (to.queries < 2) continue;
     const auto d = to.mean.size();
-    const rotary_turn turn(rope, -static_cast<double>(model.buckets.start(static_cast<index_t>(b))));
+    const vector_rotation rotation(rope, -static_cast<double>(model.buckets.start(static_cast<index_t>(b))));
     auto distribution = scores_of(model, static_cast<index_t>(b), std::nullopt);
     if (!distribution.variance.empty()) {  // a factor of H diag(variance) H
       distribution.rank = static_cast<index_t>(d);
@@ -208,7 +208,7 @@ query_model at_bucket_start(const query_model& model, const captured_rope& rope)
         for (std::size_t i = 0; i < d; ++i) distribution.factor[i * d + c] = column[i];
       }
     }
-    turn(distribution.mean.data());
+    rotation(distribution.mean.data());
     to.mean = distribution.mean;
     to.root.rank = distribution.rank;
     to.root.factor.resize(distribution.factor.size());
@@ -216,12 +216,12 @@ query_model at_bucket_start(const query_model& model, const captured_rope& rope)
     std::vector<double> column(d);
     for (std::size_t c = 0; c < r; ++c) {
       for (std::size_t i = 0; i < d; ++i) column[i] = distribution.factor[i * r + c];
-      turn(column.data());
+      rotation(column.data());
       for (std::size_t i = 0; i < d; ++i) to.root.factor[i * r + c] = column[i];
     }
     to.variance.clear();
   }
-  return turned;
+  return rotated;
 }
 
 /// Shapley values over the four causes from the drops with each set of them frozen, as (drop, causes, rest).
@@ -289,8 +289,8 @@ std::vector<drop_split> split_drop(cpu_context& cpu, const std::vector<query_mod
   for (unsigned set = 1; set < of_query; ++set)
     add(plasticity_profile(cpu, with(set), as_captured, all_pairs{}, pairs));
   if (options.rotation) {
-    const detail::turned_back_keys<T> turned_back(layer, *options.rotation);
-    prepared_layer keys(cpu, turned_back.layer());
+    const detail::keys_rotated_back<T> rotated_back(layer, *options.rotation);
+    prepared_layer keys(cpu, rotated_back.layer());
     for (unsigned set = 0; set < of_query; ++set) {
       auto changed = with(set);
       for (auto& m : changed) m = detail::at_bucket_start(m, *options.rotation);

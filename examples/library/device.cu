@@ -6,7 +6,7 @@
 
 #include "qkgeom/backend/cuda_context.cuh"
 #include "qkgeom/geometry/pca.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 
 template <class T>

@@ -4,7 +4,7 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/context/pair_formula.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 
 constexpr int dim = 16, tokens = 8192;  // head size; length of the context

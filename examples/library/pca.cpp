@@ -6,7 +6,7 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/geometry/pca.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 
 constexpr int dim = 32, tokens = 8192;  // head size; length of the context
 

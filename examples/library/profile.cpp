@@ -6,7 +6,7 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/context/pair_formula.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/summary.hpp"
 
 constexpr int dim = 12, tokens = 4096;  // head size; length of the context

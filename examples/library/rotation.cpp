@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/geometry/rotation.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/geometry/planar_rotation.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 
 using vector = std::vector<double>;
 constexpr int dim = 32, tokens = 8192;  // head size; length of the context

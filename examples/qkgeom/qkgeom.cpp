@@ -58,7 +58,7 @@ void print_help() {
   std::puts("usage: qkgeom COMMAND ...    (qkgeom COMMAND --help: the options of a command)");
   for (const auto& c : commands)
     if (c.name)
-      std::printf("  %-15s %s%s\n", c.name, c.text, is_built(c) ? "" : " (not built)");
+      std::printf("  %-16s %s%s\n", c.name, c.text, is_built(c) ? "" : " (not built)");
     else
       std::puts(c.text);
 }

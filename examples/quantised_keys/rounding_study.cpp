@@ -19,7 +19,7 @@
 #include "qkgeom/io/program.hpp"
 #include "qkgeom/plasticity/summary.hpp"
 #include "qkgeom/report/columns.hpp"
-#include "qkgeom/sampling/heads.hpp"
+#include "qkgeom/sampling/head_draw.hpp"
 #include "qkgeom/stats/association.hpp"
 
 namespace qkgeom::examples {

@@ -10,11 +10,11 @@
 #include "examples/common/command_line.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/program.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/rotary/embedding.hpp"
 #include "qkgeom/rotary/planes.hpp"
-#include "qkgeom/rotary/turn.hpp"
+#include "qkgeom/rotary/rotation_between.hpp"
 
 namespace {
 
@@ -49,8 +49,8 @@ qkgeom::planted_rows<float> rows_of(const qkgeom::captured_rope& rope, std::size
   head.mean_k[y] = size * std::sin(degrees * std::numbers::pi / 180);
   auto rows = qkgeom::plant<float>(head);
   for (std::size_t i = 0; i < rows.q_position.size(); ++i) {
-    qkgeom::rotary_turn(rope, rows.q_position[i])(&rows.q[i * dim]);
-    qkgeom::rotary_turn(rope, rows.k_position[i])(&rows.k[i * dim]);
+    qkgeom::vector_rotation(rope, rows.q_position[i])(&rows.q[i * dim]);
+    qkgeom::vector_rotation(rope, rows.k_position[i])(&rows.k[i * dim]);
   }
   return rows;
 }
@@ -88,7 +88,8 @@ void print_planes() {
 int main(int argc, char** argv) {
   const char* const name = "qkgeom recovery-planes";
   qkgeom::examples::command_line app{
-      "Plasticity of planted heads whose means turn in one plane of the rotary embedding: which planes let it rise again"};
+      "Plasticity of planted heads whose means turn in one plane of the rotary embedding: which planes let it rise "
+      "again"};
   return qkgeom::run_program(name, [&] {
     if (app.parse(name, argc, argv)) print_planes();
   });

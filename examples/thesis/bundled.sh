@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 # bundled.sh [OUT]   Chapter 6 of the thesis on the bundled model's training, in one command on a CPU. OUT: out/bundled by
 # default. Installs missing Debian packages, builds qkgeom, captures the queries and keys of all heads of seven checkpoints
-# on the same held-out books, each at its own context, and runs the analyses of chapter 6: training_dynamics (6.3),
-# compare_models (6.1, 6.2, 6.4, A.1 to A.3), drop_split before and after the extension of the context (H6), heads of the
+# on the same held-out books, each at its own context, and runs the analyses of chapter 6: dynamics (6.3),
+# compare (6.1, 6.2, 6.4, A.1 to A.3), drop-split before and after the extension of the context (H6), heads of the
 # last checkpoint by testament. Reuses what an earlier run built or captured. docs/reproduction.md reads the result.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../common/prepare.sh"

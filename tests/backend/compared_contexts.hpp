@@ -9,7 +9,7 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Runs tile programs (backend/detail/tiles/team.hpp) on the host as a block of threads that are not in step.
+// Runs tile programs (backend/detail/tiles/tile_team.hpp) on the host as a block of threads that are not in step.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,8 @@
 #include "qkgeom/backend/detail/launch/launch_observed.hpp"
 #include "qkgeom/backend/detail/launch/launch_pairs.hpp"
 #include "qkgeom/backend/detail/thrust/drawn.hpp"
-#include "qkgeom/backend/detail/thrust/empirical.hpp"
-#include "qkgeom/backend/detail/thrust/gaussian.hpp"
+#include "qkgeom/backend/detail/thrust/empirical_pairs.hpp"
+#include "qkgeom/backend/detail/thrust/gaussian_pairs.hpp"
 #include "tests/backend/host_team.hpp"
 
 namespace qkgeom::test {

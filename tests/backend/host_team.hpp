@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Runs tile programs (backend/detail/tiles/team.hpp) on the host: each step by one thread for all threads of the block.
+// Runs tile programs (backend/detail/tiles/tile_team.hpp) on the host: each step by one thread for all threads of the
+// block.
 #pragma once
 
 #include <array>
@@ -8,7 +9,7 @@
 #include <cstring>
 #include <vector>
 
-#include "qkgeom/backend/detail/tiles/team.hpp"
+#include "qkgeom/backend/detail/tiles/tile_team.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/scalar.hpp"
 

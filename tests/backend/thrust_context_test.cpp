@@ -13,10 +13,10 @@
 #include "qkgeom/backend/thrust_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/geometry/pca.hpp"
-#include "qkgeom/geometry/rotation.hpp"
+#include "qkgeom/geometry/planar_rotation.hpp"
 #include "qkgeom/plasticity/bucket_table.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
-#include "qkgeom/rotary/turn.hpp"
+#include "qkgeom/rotary/rotation_between.hpp"
 #include "tests/backend/compared_contexts.hpp"
 #include "tests/common/refusal.hpp"
 #include "tests/plasticity/pair_oracle.hpp"
@@ -79,9 +79,9 @@ TYPED_TEST(every_context, constants_have_no_variance_and_rows_must_be_finite) {
   EXPECT_EQ(test::message_of([&] { moments_of(ctx, rows.view()); }), "k head 0 row 7 holds a value that is not finite");
 }
 
-TYPED_TEST(every_context, rows_turn_as_their_vectors_do) {
+TYPED_TEST(every_context, rows_rotate_as_their_vectors_do) {
   auto ctx = make<TypeParam>();
-  static_assert(turns_rows<TypeParam>);
+  static_assert(rotates_rows<TypeParam>);
   const index_t rows = 40, heads = 3, dim = 10, stride = 37;
   const random_stream draws{.seed = 8};
   std::vector<bf16> values(rows * stride);
@@ -94,14 +94,14 @@ TYPED_TEST(every_context, rows_turn_as_their_vectors_do) {
   for (const char* style : {"half", "interleaved"}) {
     const captured_rope first{style, 6, 1.5, {1, 0.1, 0.003}}, second{style, 6, 2, {0.5, 0.03, 0}};
     for (const captured_rope* applied : {static_cast<const captured_rope*>(nullptr), &first}) {
-      auto turns = turns_between(applied, second);
-      turns.from = {0.5, 32}, turns.to = {0.25, 64};
+      auto rotation = rotation_between(applied, second);
+      rotation.from = {0.5, 32}, rotation.to = {0.25, 64};
       std::vector<double> y(rows * heads * dim);
-      ctx.turn_rows(x, was, turns, now, packed_tensor(y.data(), rows, heads, dim));
+      ctx.rotate_rows(x, was, rotation, now, packed_tensor(y.data(), rows, heads, dim));
       for (index_t i = 0; i < rows; ++i)
         for (index_t h = 0; h < heads; ++h) {
           std::vector<double> want(x.head(h).row(i), x.head(h).row(i) + dim);
-          rotary_turn::between(applied, at[i], second, to[i])(want.data());
+          vector_rotation::between(applied, at[i], second, to[i])(want.data());
           const double growth = (1 + 0.25 * std::log1p(to[i] / 64)) / (1 + 0.5 * std::log1p(at[i] / 32));
           for (index_t c = 0; c < dim; ++c)
             ASSERT_NEAR(y[(i * heads + h) * dim + c], growth * want[c], 1e-13) << style << " " << i << " " << c;
@@ -110,11 +110,12 @@ TYPED_TEST(every_context, rows_turn_as_their_vectors_do) {
   }
   std::vector<double> y(rows * heads * dim);
   const captured_rope wide{"half", 12, 1, {1, 1, 1, 1, 1, 1}};
-  EXPECT_QKGEOM_ERROR("turns 12 coordinates of heads of 10", ctx.turn_rows(x, was, turns_between(nullptr, wide), now,
-                                                                           packed_tensor(y.data(), rows, heads, dim)));
+  EXPECT_QKGEOM_ERROR(
+      "rotates 12 coordinates of heads of 10",
+      ctx.rotate_rows(x, was, rotation_between(nullptr, wide), now, packed_tensor(y.data(), rows, heads, dim)));
   EXPECT_QKGEOM_ERROR("same rows, heads and size",
-                      ctx.turn_rows(x, was, turns_between(nullptr, wide), {to.data(), rows - 1},
-                                    packed_tensor(y.data(), rows, heads, dim)));
+                      ctx.rotate_rows(x, was, rotation_between(nullptr, wide), {to.data(), rows - 1},
+                                      packed_tensor(y.data(), rows, heads, dim)));
 }
 
 TYPED_TEST(every_context, plasticity_of_keys_that_are_not_finite_is_refused) {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "capture/job/job.hpp"
+#include "capture/job/run_capture.hpp"
 #include "qkgeom/io/sha256.hpp"
 #include "tests/io/scratch.hpp"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# The lines of Python in docs/capture.md make a reference, as they stand there, with which `qkgeom-capture --check` agrees, and
+# The lines of Python in docs/capture.md make a reference, as they stand there, with which `qkgeom capture --check` agrees, and
 # with which another checkpoint does not. Needs python3 with torch and transformers ($QKGEOM_PYTHON, or the one on the path);
 # skipped if there is none. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail

@@ -3,7 +3,7 @@
 // qkgeom::report and qkgeom::io.
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/csv.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/report/analyse_layer.hpp"
 #include "qkgeom/report/head_tables.hpp"
 

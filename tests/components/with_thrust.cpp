@@ -6,7 +6,7 @@
 
 #include "qkgeom/backend/thrust_context.hpp"
 #include "qkgeom/geometry/pca.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/stats/moments.hpp"
 
 int main() {

@@ -8,7 +8,7 @@ call() {
     cat <<'TEXT'
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/geometry/pca.hpp"
-#include "qkgeom/geometry/rotation.hpp"
+#include "qkgeom/geometry/planar_rotation.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 using namespace qkgeom;
 struct mine {

@@ -22,8 +22,16 @@ import make_family_fixtures as fixtures
 
 # Variants of a family's file by their endings: other sizes, type of matrices, whether gate and up of experts are joined.
 VARIANTS = {"-q8_0": ({"hidden_size": 32}, "MOSTLY_Q8_0", False), "-fused": ({}, "MOSTLY_F16", True)}
+# Fields whose values llama.cpp takes for granted, since its files have no keys for them: heads of hidden_size /
+# num_attention_heads, the scale of scores, which layers slide, experts in all layers.
+SLIDING, FULL = "sliding_attention", "full_attention"
+GRANTED = {"glm": {"hidden_size": 16, "head_dim": 4}, "gemma2": {"query_pre_attn_scalar": 20},
+           "gemma3-text": {"query_pre_attn_scalar": 20, "num_hidden_layers": 6, "layer_types": [SLIDING] * 5 + [FULL]},
+           "cohere2": {"num_hidden_layers": 4, "layer_types": [SLIDING] * 3 + [FULL]},
+           **dict.fromkeys(["qwen3-moe", "qwen3-next"], {"mlp_only_layers": []})}
 # Fields of config.json that the converter takes for granted.
 MORE = {"gpt-neox": {"rotary_pct": 0.5}, "cohere2": {"rotary_pct": 1.0},
+        "glm": {"rope_ratio": 0.1, "layernorm_epsilon": 1.5625e-07, "seq_length": 256},
         **dict.fromkeys(["qwen3.5", "qwen3.5-moe", "qwen3-next"], {"full_attention_interval": 2}),
         **dict.fromkeys(["deepseek-v3", "deepseek-v3-direct"], {"scoring_func": "sigmoid"}),
         "hunyuan-dense": {"max_position_embeddings": 32768, "rope_parameters": {
@@ -63,8 +71,8 @@ def checkpoint(folder, family, sizes):
         for width in ("moe_intermediate_size", "shared_expert_intermediate_size"):
             if hasattr(config, width):
                 setattr(config, width, 8)
-        if getattr(config, "mlp_only_layers", None):  # which llama.cpp does not have
-            config.mlp_only_layers = []
+        for field, value in GRANTED.get(family, {}).items():
+            setattr(config, field, value)
     kind(config).save_pretrained(folder)
     file = folder / "model.safetensors"
     shapes = fixtures.describe_weights(file, kind)["tensors"]

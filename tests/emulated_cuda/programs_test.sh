@@ -10,8 +10,8 @@ data=$QKGEOM_SOURCE/examples/data/kjv-smollm3
 capture=(--model "$data/lc-4096-to-8192-step-10" --jsonl "$data/heldout.jsonl" --examples 3 --max-length 300 --batch-tokens 600
          --bucket-size 64)
 rows=(--rate 32 --moments --softmax --loss)
-on() { # DEVICE PROGRAM ARGUMENTS...
-  if [[ $1 == cuda ]]; then QKGEOM_BIN=$cuda run "$2-cuda" "${@:3}" --device cuda; else run "${@:2}"; fi
+on() { # DEVICE COMMAND ARGUMENTS...
+  if [[ $1 == cuda ]]; then QKGEOM_BIN=$cuda run "qkgeom-$2-cuda" "${@:3}" --device cuda; else run "${@:2}"; fi
 }
 same() { # FOLDER FOLDER TABLES...
   python3 "$QKGEOM_SOURCE/tests/gpu/compare_tables.py" "$@" || bad "$1 and $2 differ"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# thesis_claims --captures: captures of all models decide the claims that no table decides, a part of them shows its
+# qkgeom thesis --captures: captures of all models decide the claims that no table decides, a part of them shows its
 # numbers. One small capture stands for each model. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
 source "$QKGEOM_SOURCE/tests/examples/common.sh"

@@ -69,7 +69,7 @@ refused "128k has 249 documents, 124 of them English" longbench_pro_to_jsonl "$w
 refused "--lengths" longbench_pro_to_jsonl "$work/benchmark.parquet" "$work/x.jsonl" --lengths 4k
 [[ ! -e $work/x.jsonl ]] || bad "a refused conversion left a file"
 
-# A model that transformers runs, captured in Python: the rows of qkgeom-capture.
+# A model that transformers runs, captured in Python: the rows of qkgeom capture.
 if "$python" -c 'import torch, transformers' 2>/dev/null; then
   model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
   mkdir "$work/model" && cp "$model"/stage1-step-250/{config.json,model.safetensors} "$model/tokenizer.json" "$work/model"

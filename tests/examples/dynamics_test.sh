@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# training_dynamics on small captures of two checkpoints: its files, the numbers of heads, equal results for any number of
+# dynamics on small captures of two checkpoints: its files, the numbers of heads, equal results for any number of
 # threads, and one sentence with exit status 2 on bad input. Run with QKGEOM_BIN and QKGEOM_SOURCE set.
 set -uo pipefail
 source "$QKGEOM_SOURCE/tests/examples/common.sh"

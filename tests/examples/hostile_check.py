@@ -113,7 +113,7 @@ for name, words in {
         "growing-normalizer": "make more than 100 times the text",
         "one-growing-step": "make more than 100 times the text",
         "growing-pre-tokenizer": "make more than 100 times the text",
-        "regex": "match limit exceeded",
+        "regex": "it takes too many steps",
         "many-values": "the JSON has more than 4000000 values",
         "many-fields": "the JSON has more than 4000000 values"}.items():
     run(words, *CAPTURE, *documents, "--tokenizer", FOLDER / f"{name}.tokenizer.json")

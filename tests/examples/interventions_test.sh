@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# choose_heads, qkgeom-evaluate and interventions on a small capture: sets of heads as documented, effects equal to those
+# choose-heads, qkgeom evaluate and interventions on a small capture: sets of heads as documented, effects equal to those
 # recomputed from the evaluation's tables, and one sentence with exit status 2 on bad input. Run with QKGEOM_BIN and
 # QKGEOM_SOURCE set.
 set -uo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# compare_models on small captures of two checkpoints: the numbers of training_dynamics and heads, paired differences of
+# compare on small captures of two checkpoints: the numbers of dynamics and heads, paired differences of
 # models with the same documents, equal results for any number of threads, and one sentence with exit status 2 on bad
 # input. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
@@ -20,7 +20,7 @@ for table in "$work"/out/*.csv; do
   cmp "$table" "$work/one/$(basename "$table")" || bad "$(basename "$table") depends on the threads"
 done
 
-# Numbers and errors equal those of training_dynamics; quintiles equal the means over heads of bins.csv.
+# Numbers and errors equal those of dynamics; quintiles equal the means over heads of bins.csv.
 run dynamics "${captures[@]:0:2}" --labels first,later --precision f64 --out "$work/dynamics"
 for pair in ap_drop:ap_drop_mean ap_drop_error:ap_drop_mean_error abs_r_k_a:r_k_a_mean_abs bias_context:bias_context_mean \
   abs_bias_context_error:bias_context_mean_abs_error share_mixed:share_mixed ap_overall_head_error:ap_overall_mean_head_error; do

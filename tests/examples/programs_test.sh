@@ -86,7 +86,7 @@ differ all mean 'n > 40 && most > 1e-6'
 # The causes of each drop add up to it; it equals the drop of heads up to the rounding of f32 pairs.
 run drop-split "$data/long-f32.safetensors" --out "$work/drops"
 printed=$(grep -oE '(all heads|RoPE layers|NoPE layers) +[0-9]+' "$work/stdout" | tr -s ' ' | paste -sd,)
-[[ $printed == "all heads 5,RoPE layers 4,NoPE layers 1" ]] || bad "drop_split prints: $printed"
+[[ $printed == "all heads 5,RoPE layers 4,NoPE layers 1" ]] || bad "drop-split prints: $printed"
 run heads "$data/long-f32.safetensors" --out "$work/joint-heads" --covariance joint
 sums=$(awk -F, 'NR == 1 { for (i = 1; i <= NF; ++i) at[$i] = i; next }
   { d = $at["drop"] - $at["drift"] - $at["content_mean"] - $at["variance"] - $at["keys"] - $at["rest"]
@@ -110,18 +110,18 @@ grep -qE 'None: of 3 query buckets [0-3] hold the two queries .* and [0-3] have 
 run plasticity "$data/long-f32.safetensors" --out "$work/none" --bucket-edges 512,513
 grep -q 'None: of 1 query bucket 0 hold' "$work/stdout" || bad "a bucket without queries is said to be the whole context"
 run drop-split "$data/long-f32.safetensors" --out "$work/none" --bucket-size 1000000
-grep -q 'None: no head has plasticity in both fifths' "$work/stdout" || bad "drop_split does not say that there is none"
+grep -q 'None: no head has plasticity in both fifths' "$work/stdout" || bad "drop-split does not say that there is none"
 
 run heads --help
 [[ -s $work/stdout ]] || bad "heads --help says nothing"
-for program in heads pca report thesis_claims; do
+for program in heads pca report thesis; do
   run "$program" --version
-  grep -qxE "$program of qkgeom [0-9]+\.[0-9]+\.[0-9]+" "$work/stdout" || bad "$program --version: $(cat "$work/stdout")"
+  grep -qxE "qkgeom $program of qkgeom [0-9]+\.[0-9]+\.[0-9]+" "$work/stdout" || bad "$program --version: $(cat "$work/stdout")"
 done
 for arguments in --help "$data/long-f32.safetensors --out $work/full"; do
   status=0
   "$QKGEOM_BIN/qkgeom" pca $arguments >/dev/full 2>"$work/stderr" || status=$?
-  [[ $status == 2 && $(cat "$work/stderr") == "pca: cannot write all of the standard output"* ]] ||
+  [[ $status == 2 && $(cat "$work/stderr") == "qkgeom pca: cannot write all of the standard output"* ]] ||
     bad "pca $arguments on a full disk: status $status, $(cat "$work/stderr")"
 done
 refused CAPTURE heads
@@ -139,7 +139,7 @@ refused "sampled:N" plasticity "$data/long-f32.safetensors" --out "$work/x" --pa
 refused "sampled:N" plasticity "$data/long-f32.safetensors" --out "$work/x" --pairs some
 refused --covariance drop-split "$data/long-f32.safetensors" --out "$work/x" --covariance joint,diagonal
 refused --pairs drop-split "$data/long-f32.safetensors" --out "$work/x" --pairs sampled:100
-refused inv_freq drop_split "$data/long-f32.safetensors" --out "$work/x" --keys rotation
+refused inv_freq drop-split "$data/long-f32.safetensors" --out "$work/x" --keys rotation
 refused --details heads "$data/long-f32.safetensors" --out "$work/x" --details --pairs sampled:100
 refused --pairs plasticity "$data/long-f32.safetensors" --out "$work/x" --preset attention-plasticity --pairs all
 refused --details heads "$data/long-f32.safetensors" --out "$work/x" --details --pairs per_document

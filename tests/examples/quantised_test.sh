@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# quantised_keys, qkgeom-evaluate and cache_losses on a small capture: tables within their budget that flip no more than
+# qkgeom quantised-keys, evaluate and cache-losses on a small capture: tables within their budget that flip no more than
 # uniform types, conditions that name every head, losses equal to those recomputed, and one sentence with exit status 2 on
 # bad input. Run with QKGEOM_BIN and QKGEOM_SOURCE set.
 set -uo pipefail
@@ -96,4 +96,4 @@ sed 's/uniform-q4_0/other/; s/table-5,/table-five,/' "$work/evaluation/condition
 mkdir "$work/changed" && mv "$work/changed.csv" "$work/changed/condition_loss.csv"
 refused "table-five names no number of bits" cache-losses "$work/changed" --out "$work/x"
 grep -E '^(condition|none)' "$work/evaluation/condition_loss.csv" >"$work/changed/condition_loss.csv"
-refused "as quantised_keys names them" cache-losses "$work/changed" --out "$work/x"
+refused "as qkgeom quantised-keys names them" cache-losses "$work/changed" --out "$work/x"

@@ -4,7 +4,7 @@
 # against a capture at 8192 tokens of six other books. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
 # Sanitizers slow it twentyfold; formats_test runs the same programs under them.
-if grep -q __asan_init "$QKGEOM_BIN/qkgeom" what-if; then
+if grep -q __asan_init "$QKGEOM_BIN/qkgeom-what-if"; then
   echo "Skipped: with AddressSanitizer in the programs, formats_test runs them on less"
   exit 77
 fi
@@ -85,5 +85,5 @@ refused 'is not below the 1024 tokens' capture --model "$checkpoint" --plan --ma
 refused 'needs the length that it stands for' capture --model "$checkpoint" --plan --short 1024
 
 # What means in which planes make a dip: shown, and with the observed queries beside the model.
-run recovery_planes
-grep -Eq '^ +43 +0.39 +90°' "$work/stdout" || bad "recovery_planes: $(cat "$work/stdout")"
+run recovery-planes
+grep -Eq '^ +43 +0.39 +90°' "$work/stdout" || bad "recovery-planes: $(cat "$work/stdout")"

@@ -8,7 +8,7 @@
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/geometry/complement.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "tests/common/refusal.hpp"
 
 namespace {
@@ -16,18 +16,19 @@ namespace {
 using namespace qkgeom;
 
 /// Planted rows whose coordinate pairs (first, first + 1) hold `radius` times a unit vector at omega t + phase.
-struct turning_pair {
+struct rotating_pair {
   std::size_t first;
   double omega, radius, phase;
 };
 
 template <class T>
-void add_turn(std::vector<T>& x, const std::vector<std::int32_t>& position, std::size_t d, const turning_pair& turn) {
+void add_rotation(std::vector<T>& x, const std::vector<std::int32_t>& position, std::size_t d,
+                  const rotating_pair& rotation) {
   for (std::size_t r = 0; r < position.size(); ++r) {
-    const double angle = turn.omega * position[r] + turn.phase;
+    const double angle = rotation.omega * position[r] + rotation.phase;
     for (const std::size_t i : {0, 1}) {
-      T& value = x[r * d + turn.first + i];
-      value = round_to<T>(static_cast<double>(value) + turn.radius * (i == 0 ? std::cos(angle) : std::sin(angle)));
+      T& value = x[r * d + rotation.first + i];
+      value = round_to<T>(static_cast<double>(value) + rotation.radius * (i == 0 ? std::cos(angle) : std::sin(angle)));
     }
   }
 }
@@ -89,10 +90,11 @@ TYPED_TEST_SUITE(complement_of_type, element_types);
 
 TYPED_TEST(complement_of_type, planted_rotations_are_found_and_noise_is_not) {
   auto rows = plant<TypeParam>(quiet_head(3));
-  const turning_pair fast{2, 0.731, 3, 0.4}, slow{4, 0.0614, 2, -1};  // many turns, so that they do not drift along a
-  for (const auto& turn : {fast, slow}) {
-    add_turn(rows.q, rows.q_position, 10, turn);
-    add_turn(rows.k, rows.k_position, 10, turn);
+  const rotating_pair fast{2, 0.731, 3, 0.4},
+      slow{4, 0.0614, 2, -1};  // many rotations, so that they do not drift along a
+  for (const auto& rotation : {fast, slow}) {
+    add_rotation(rows.q, rows.q_position, 10, rotation);
+    add_rotation(rows.k, rows.k_position, 10, rotation);
   }
   const auto r = planes_of(rows, 2);
   ASSERT_EQ(r.planes.size(), 4u);  // ten dimensions less a and b
@@ -133,8 +135,8 @@ TEST(complement, what_a_and_b_leave_is_the_rest_of_the_variance) {
 
 TEST(complement, queries_and_keys_are_judged_apart) {
   auto rows = plant<double>(quiet_head(6));
-  add_turn(rows.k, rows.k_position, 10, {2, 0.2, 2, 0});
-  add_turn(rows.q, rows.q_position, 10, {4, -0.3, 3, 0});
+  add_rotation(rows.k, rows.k_position, 10, {2, 0.2, 2, 0});
+  add_rotation(rows.q, rows.q_position, 10, {4, -0.3, 3, 0});
   const auto r = planes_of(rows, 1);
   EXPECT_TRUE(r.planes[0].q.active);
   EXPECT_FALSE(r.planes[0].k.active);
@@ -145,49 +147,49 @@ TEST(complement, queries_and_keys_are_judged_apart) {
   EXPECT_GT(r.planes[0].q.variance_share, 3 * r.planes[0].k.variance_share);
 }
 
-/// Less than a whole turn over the span, which the refinement finds between grid frequencies.
-TEST(complement, less_than_a_turn_is_found) {
+/// Less than a whole rotation over the span, which the refinement finds between grid frequencies.
+TEST(complement, less_than_a_rotation_is_found) {
   auto rows = plant<double>(quiet_head(7));
-  const turning_pair turn{2, 0.7 * 2 * std::numbers::pi / 2048, 4, 0.3};
-  add_turn(rows.q, rows.q_position, 10, turn);
-  add_turn(rows.k, rows.k_position, 10, turn);
-  // Axes a and b take up part of the turn; the first plane of the complement holds the rest.
+  const rotating_pair rotation{2, 0.7 * 2 * std::numbers::pi / 2048, 4, 0.3};
+  add_rotation(rows.q, rows.q_position, 10, rotation);
+  add_rotation(rows.k, rows.k_position, 10, rotation);
+  // Axes a and b take up part of the rotation; the first plane of the complement holds the rest.
   const auto r = planes_of(rows, 1);
   EXPECT_TRUE(r.planes[0].k.active);
 }
 
-/// Dimensions 2 and 3 vary most, about a mean at distance 3 that queries and keys turn in opposite senses by `turn`
-/// radians over the context: their drifts cancel in the pool, so that axis a leaves them.
-planted_head slowly_turned_head(std::uint64_t seed) {
+/// Dimensions 2 and 3 vary most, about a mean at distance 3 that queries and keys rotate in opposite senses by
+/// `rotation` radians over the context: their drifts cancel in the pool, so that axis a leaves them.
+planted_head slowly_rotated_head(std::uint64_t seed) {
   auto spec = quiet_head(seed);
   spec.root_q[2 * 11] = spec.root_q[3 * 11] = 1;
   spec.root_k = spec.root_q;
   return spec;
 }
 template <class T>
-void turn_slowly(planted_rows<T>& rows, double turn, std::int32_t length) {
-  const double omega = turn / length;
-  add_turn(rows.q, rows.q_position, 10, {2, omega, 3, 0.4 - turn / 2});
-  add_turn(rows.k, rows.k_position, 10, {2, -omega, 3, 0.4 + turn / 2});
+void rotate_slowly(planted_rows<T>& rows, double rotation, std::int32_t length) {
+  const double omega = rotation / length;
+  add_rotation(rows.q, rows.q_position, 10, {2, omega, 3, 0.4 - rotation / 2});
+  add_rotation(rows.k, rows.k_position, 10, {2, -omega, 3, 0.4 + rotation / 2});
 }
 
-TEST(complement, a_slow_turn_about_a_mean_angle_is_active) {
-  for (const double turn : {0.2, 0.4, 0.8, 1.5}) {  // half a step of the grid turns by 1.57 over the context
-    auto rows = plant<float>(slowly_turned_head(11));
-    turn_slowly(rows, turn, 2048);
+TEST(complement, a_slow_rotation_about_a_mean_angle_is_active) {
+  for (const double rotation : {0.2, 0.4, 0.8, 1.5}) {  // half a step of the grid is 1.57 over the context
+    auto rows = plant<float>(slowly_rotated_head(11));
+    rotate_slowly(rows, rotation, 2048);
     const auto plane = planes_of(rows, 1).planes[0];
-    EXPECT_TRUE(plane.q.active) << turn;
-    EXPECT_TRUE(plane.k.active) << turn;
+    EXPECT_TRUE(plane.q.active) << rotation;
+    EXPECT_TRUE(plane.k.active) << rotation;
     // A side's angle errs by about 1 / 3 per row; omega is the slope of a line through 600 angles.
     const double error = 1 / 3.0 / (2048 / std::sqrt(12.0)) / std::sqrt(600.0);
-    EXPECT_NEAR(plane.k.frequency, turn / 2048, 4.5 * error);
-    EXPECT_NEAR(plane.q.frequency, -turn / 2048, 4.5 * error);
+    EXPECT_NEAR(plane.k.frequency, rotation / 2048, 4.5 * error);
+    EXPECT_NEAR(plane.q.frequency, -rotation / 2048, 4.5 * error);
   }
 }
 
 /// Angles about a mean, at positions drawn apart. (In a head's complement such noise is active less often: the drift
 /// that the pool of both sides has by chance is a part of axis a.)
-TEST(complement, a_mean_angle_that_does_not_turn_is_active_as_often_as_the_level_says) {
+TEST(complement, a_mean_angle_that_does_not_rotate_is_active_as_often_as_the_level_says) {
   const int tests = 400;
   const std::size_t n = 300;
   int active = 0;
@@ -201,10 +203,10 @@ TEST(complement, a_mean_angle_that_does_not_turn_is_active_as_often_as_the_level
       re[i] = std::cos(angle), im[i] = std::sin(angle);
     }
     const detail::position_grid grid({position.data(), static_cast<index_t>(n)});
-    const auto turn = detail::turn_of(grid, re.data(), im.data(), 2 * s, {.permutations = 9});
-    EXPECT_GT(turn.resultant, 0.7);  // the mean angle
-    EXPECT_EQ(turn.active, turn.resultant > turn.level);
-    active += turn.active;
+    const auto rotation = detail::plane_rotation_of(grid, re.data(), im.data(), 2 * s, {.permutations = 9});
+    EXPECT_GT(rotation.resultant, 0.7);  // the mean angle
+    EXPECT_EQ(rotation.active, rotation.resultant > rotation.level);
+    active += rotation.active;
   }
   EXPECT_NEAR(active, 0.1 * tests, 4 * std::sqrt(0.09 * tests));
 }
@@ -220,7 +222,7 @@ TEST(complement, the_refined_resultant_is_the_largest_between_grid_frequencies) 
     re[i] = std::cos(angle), im[i] = std::sin(angle), order[i] = i;
   }
   const detail::position_grid grid({position.data(), static_cast<index_t>(position.size())});
-  const auto [omega, resultant] = detail::best_turn(grid, re.data(), im.data(), order);
+  const auto [omega, resultant] = detail::best_rotation(grid, re.data(), im.data(), order);
   const auto at = [&](double w) {
     std::complex<double> sum;
     for (std::size_t i = 0; i < position.size(); ++i)

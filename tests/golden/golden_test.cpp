@@ -10,7 +10,7 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/geometry/pca.hpp"
-#include "qkgeom/geometry/rotation.hpp"
+#include "qkgeom/geometry/planar_rotation.hpp"
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/model/component_weights.hpp"
 #include "qkgeom/model/fit_checks.hpp"

@@ -17,7 +17,7 @@
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/report/analyse_layer.hpp"
-#include "qkgeom/rotary/turn.hpp"
+#include "qkgeom/rotary/rotation_between.hpp"
 #include "tests/backend/compared_contexts.hpp"
 #include "tests/common/refusal.hpp"
 
@@ -154,7 +154,7 @@ TEST_F(on_gpu, factors_give_their_matrix_back) {
     for (index_t j = 0; j < d; ++j) EXPECT_NEAR(product(found[1].factor, found[1].rank, i, j), m[i * d + j], 1e-13);
 }
 
-TEST_F(on_gpu, rows_turn_as_on_the_host) {
+TEST_F(on_gpu, rows_rotate_as_on_the_host) {
   cuda_context gpu{{.stream = stream}};
   const planted_pair<bf16> head(test::compared_head(72, 3, 300, 0.3));
   const auto n = static_cast<index_t>(head.here.k_position.size());
@@ -163,13 +163,14 @@ TEST_F(on_gpu, rows_turn_as_on_the_host) {
   const on_device<std::int32_t> far_moved(moved);
   captured_rope rope{"half", 64, 1.2, {}};
   for (int p = 0; p < 32; ++p) rope.inv_freq.push_back(std::pow(1e4, -p / 32.0));
-  const row_turns turns = turns_between(&rope, rope);
+  const row_rotation rotation = rotation_between(&rope, rope);
   std::vector<float> want(n * 72), found(n * 72);
-  cpu.turn_rows(packed_tensor(head.here.k.data(), n, 1, 72), {head.here.k_position.data(), n}, turns, {moved.data(), n},
-                packed_tensor(want.data(), n, 1, 72));
+  cpu.rotate_rows(packed_tensor(head.here.k.data(), n, 1, 72), {head.here.k_position.data(), n}, rotation,
+                  {moved.data(), n}, packed_tensor(want.data(), n, 1, 72));
   const on_device<float> y(found);
-  gpu.turn_rows(tensor_view<const bf16, device>{head.k.view().data, n, 1, 72, 72, 72}, head.k_position.view(), turns,
-                far_moved.view(), tensor_view<float, device>{const_cast<float*>(y.view().data), n, 1, 72, 72, 72});
+  gpu.rotate_rows(tensor_view<const bf16, device>{head.k.view().data, n, 1, 72, 72, 72}, head.k_position.view(),
+                  rotation, far_moved.view(),
+                  tensor_view<float, device>{const_cast<float*>(y.view().data), n, 1, 72, 72, 72});
   cuda_kernels::check(cudaStreamSynchronize(stream), "waiting for the turns");
   cuda_kernels::check(cudaMemcpy(found.data(), y.view().data, found.size() * sizeof(float), cudaMemcpyDeviceToHost),
                       "cudaMemcpy");

@@ -217,7 +217,7 @@ PLANTED = {   # file -> (text, what the message must contain; None: must pass)
     "include/qkgeom/odd/o.hpp": ("", "odd is no room"),
     "capture/forward/f.cpp": (
         '#include <cblas.h>\n#include "capture/model/m.hpp"\n#include "qkgeom/io/c.hpp"\n', None),
-    "capture/forward/up.cpp": ('#include "capture/job/job.hpp"\n', "capture/forward may include capture/forward/attention"),
+    "capture/forward/up.cpp": ('#include "capture/job/run_capture.hpp"\n', "capture/forward may include capture/forward/attention"),
     "capture/job/pca.cpp": ('#include "qkgeom/geometry/pca.hpp"\n', "capture/job may include capture/forward"),
     "capture/main.cpp": ('#include "qkgeom/report/analyse.hpp"\n', None),
     "examples/e.cpp": ('#include "capture/f.hpp"\n', "nothing uses capture/"),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/io/file.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>

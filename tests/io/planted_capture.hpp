@@ -9,7 +9,7 @@
 
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/io/capture_writer.hpp"
-#include "qkgeom/rotary/turn.hpp"
+#include "qkgeom/rotary/rotation_between.hpp"
 
 namespace qkgeom::test {
 
@@ -77,7 +77,7 @@ struct planted_capture {
         x[c] = mean + (1 + growth * share) * draws.normal(static_cast<std::uint64_t>(i * d + c));
       }
       x[0] += drift * share;
-      if (stage == "post") rotary_turn(rope(), static_cast<double>(t))(x.data());
+      if (stage == "post") vector_rotation(rope(), static_cast<double>(t))(x.data());
       for (const double v : x) s.x.push_back(static_cast<float>(v));
       s.position.push_back(static_cast<std::int32_t>(t));
       s.document.push_back(static_cast<std::int32_t>(document));

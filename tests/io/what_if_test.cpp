@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "qkgeom/io/capture_writer.hpp"
+#include "qkgeom/rotary/rotation_between.hpp"
 #include "qkgeom/rotary/stationarity.hpp"
-#include "qkgeom/rotary/turn.hpp"
 #include "tests/io/planted_capture.hpp"
 #include "tests/io/scratch.hpp"
 
@@ -42,7 +42,7 @@ TEST(stretched_position, keeps_the_order_and_covers_the_context) {
   EXPECT_NE(stretched_position(40, 64, 4096, 1, 4, 9), stretched_position(40, 64, 4096, 2, 4, 9));
 }
 
-TEST_F(what_if_test, turns_rows_to_their_new_positions) {
+TEST_F(what_if_test, rotates_rows_to_their_new_positions) {
   const auto source = opened(planted, "c");
   const auto longer = what_if(source, {.context_length = 1024});
   EXPECT_EQ(longer.manifest().context_length, 1024);
@@ -56,7 +56,7 @@ TEST_F(what_if_test, turns_rows_to_their_new_positions) {
     EXPECT_EQ(after.q_position[i],
               stretched_position(before.q_position[i], 64, 1024, static_cast<std::uint32_t>(before.q_document[i])));
     std::vector<double> x(before.q.row(i), before.q.row(i) + before.q.cols);
-    rotary_turn(planted.rope(), after.q_position[i])(x.data());
+    vector_rotation(planted.rope(), after.q_position[i])(x.data());
     for (index_t c = 0; c < before.q.cols; ++c) EXPECT_NEAR(after.q(i, c), x[c], 1e-5);
   }
 }
@@ -78,7 +78,7 @@ TEST_F(what_if_test, of_rows_from_after_the_rotation_is_that_of_rows_from_before
 
 TEST_F(what_if_test, holds_planes_still) {
   const auto source = opened(planted, "c");
-  const auto some = what_if(source, {.turning = [](double f) { return f < 0.05; }});
+  const auto some = what_if(source, {.rotating = [](double f) { return f < 0.05; }});
   EXPECT_EQ(some.manifest().rope->inv_freq, (std::vector<double>{0, 0, 0.01, 0.0005}));
   const auto was = source.read_layer(0), is = some.read_layer(0);
   for (index_t i = 0; i < was.q.rows; ++i)

@@ -8,7 +8,7 @@
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/householder.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 
 namespace {
 
@@ -19,9 +19,9 @@ TEST(query_model, joint_does_not_depend_on_the_basis) {
   planted_head spec{.dim = 5, .context_length = 400, .documents = 4, .rows = 100, .seed = 9};
   spec.drift_q = {1e-3, -2e-3, 0, 0, 1e-3};
   const auto rows = plant<double>(spec);
-  auto turned = rows;
+  auto reflected = rows;
   const auto mirror = householder_reflector({1, -2, 0.5, 3, 1});
-  for (auto* side : {&turned.q, &turned.k})
+  for (auto* side : {&reflected.q, &reflected.k})
     for (std::size_t i = 0; i < side->size(); i += 5) {
       const auto x = reflect(
           mirror, {side->begin() + static_cast<std::ptrdiff_t>(i), side->begin() + static_cast<std::ptrdiff_t>(i) + 5});
@@ -48,7 +48,7 @@ TEST(query_model, joint_does_not_depend_on_the_basis) {
   };
   const std::vector<double> delta{1, 2, -1, 0.5, 3};
   for (const auto kind : {covariance_kind::joint, covariance_kind::full})
-    EXPECT_NEAR(v_of(rows, delta, kind), v_of(turned, reflect(mirror, delta), kind), 1e-12);
+    EXPECT_NEAR(v_of(rows, delta, kind), v_of(reflected, reflect(mirror, delta), kind), 1e-12);
 }
 
 TEST(query_model, drift_along_e1_and_against_it_and_none) {

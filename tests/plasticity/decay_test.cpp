@@ -14,7 +14,7 @@
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/householder.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/keys_by_document.hpp"
 #include "tests/common/refusal.hpp"
 #include "tests/plasticity/pair_oracle.hpp"

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 #include "tests/backend/compared_contexts.hpp"
 #include "tests/plasticity/pair_oracle.hpp"

@@ -11,7 +11,7 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/bucket_table.hpp"
 #include "tests/common/refusal.hpp"
 #include "tests/plasticity/pair_oracle.hpp"

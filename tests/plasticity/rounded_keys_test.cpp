@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "tests/common/refusal.hpp"
 
 namespace {

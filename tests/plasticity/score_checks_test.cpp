@@ -7,7 +7,7 @@
 #include <map>
 
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 
 namespace {
 

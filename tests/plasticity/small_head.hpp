@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "qkgeom/core/random.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 
 namespace qkgeom::test {
 

@@ -122,7 +122,7 @@ with qkgeom.capture(model, keep="moments", bucket_size=64, max_length=300) as ca
 assert cap.moments[0].q[0].total.count == 2 * 200 + 2 * 120
 assert [b.count for b in cap.moments[0].q[0].bucket] == [4 * 64, 2 * 64 + 2 * 56, 2 * 64, 2 * 8, 0]
 
-# The same tokens, seed and draw through qkgeom-capture.
+# The same tokens, seed and draw through qkgeom capture.
 data = source / "examples/data/kjv-smollm3"
 with tempfile.TemporaryDirectory() as scratch:
     here = pathlib.Path(scratch)

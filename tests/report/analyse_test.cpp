@@ -16,7 +16,7 @@
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/io/capture_writer.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/report/head_tables.hpp"
 #include "tests/common/refusal.hpp"
 #include "tests/io/scratch.hpp"

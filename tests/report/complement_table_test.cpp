@@ -6,7 +6,7 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/csv.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/report/head_tables.hpp"
 #include "tests/io/scratch.hpp"
 

@@ -7,7 +7,7 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/capture.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/summary.hpp"
 #include "tests/io/scratch.hpp"
 

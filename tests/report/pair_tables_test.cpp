@@ -9,7 +9,7 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/csv.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 #include "qkgeom/report/model_summary.hpp"
 #include "tests/io/scratch.hpp"

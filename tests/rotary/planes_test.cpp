@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "tests/common/refusal.hpp"
 
 namespace {
@@ -50,8 +50,9 @@ TEST(planes, shares_of_variance_add_up_and_stand_where_the_variance_is) {
   double sum = found.rest.value;
   for (const auto& p : found.planes) sum += p.variance.value;
   EXPECT_NEAR(sum, 1, 1e-12);
-  // Plane 0 has means of 6, whose product 36 a random phase turns: variance 36^2 / 2; each mean meets the other side's
-  // noise: 36 + 36; noise meets noise: 2, as in each of the other planes and in the two coordinates that nothing turns.
+  // Plane 0 has means of 6, whose product 36 a random phase rotates: variance 36^2 / 2; each mean meets the other
+  // side's noise: 36 + 36; noise meets noise: 2, as in each of the other planes and in the two coordinates outside the
+  // planes.
   const double first = (36 * 36) / 2.0 + 36 + 36 + 2;
   EXPECT_NEAR(found.planes[0].variance.value, first / (first + 4 * 2), 5 * found.planes[0].variance.error + 0.002);
   EXPECT_NEAR(found.planes[0].concentration_q, 6 / 6.084, 0.01);  // mean length of N(6, 1) x N(0, 1) is 6.084
@@ -64,7 +65,7 @@ TEST(planes, of_a_layer_without_rotary_embedding_are_none) {
   const auto found = planes_of(cpu, as_layer(rows.view()), std::nullopt, 512)[0];
   EXPECT_TRUE(found.planes.empty());
   EXPECT_NEAR(found.rest.value, 1, 1e-12);
-  EXPECT_QKGEOM_ERROR("turns 12 coordinates of heads of 10",
+  EXPECT_QKGEOM_ERROR("rotates 12 coordinates of heads of 10",
                       planes_of(cpu, as_layer(rows.view()), captured_rope{"half", 12, 1, {1, 1, 1, 1, 1, 1}}, 512));
 }
 

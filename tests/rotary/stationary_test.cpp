@@ -6,10 +6,10 @@
 #include <algorithm>
 
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/geometry/rotation.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/geometry/planar_rotation.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/rotary/detail/phase_mean.hpp"
-#include "qkgeom/rotary/turn.hpp"
+#include "qkgeom/rotary/rotation_between.hpp"
 #include "tests/common/refusal.hpp"
 
 namespace {
@@ -47,7 +47,7 @@ struct exact_rows {
       for (const double sign : {-1.0, 1.0}) {
         auto x = mean;
         for (index_t i = 0; i < d; ++i) x[i] += sign * std::sqrt(static_cast<double>(d)) * factor[i * d + c];
-        if (rope) rotary_turn::between(nullptr, 0, *rope, static_cast<double>(t))(x.data());
+        if (rope) vector_rotation::between(nullptr, 0, *rope, static_cast<double>(t))(x.data());
         rows.push_back(std::move(x));
       }
     return rows;
@@ -88,7 +88,7 @@ void expect_near(const row_moments& a, const row_moments& b) {
   for (std::size_t i = 0; i < a.xx.size(); ++i) EXPECT_NEAR(a.xx[i] / na, b.xx[i] / nb, 1e-11) << i;
 }
 
-TEST(stationary_moments, are_those_of_rows_turned_at_every_position) {
+TEST(stationary_moments, are_those_of_rows_rotated_at_every_position) {
   cpu_context cpu;
   const exact_rows rows{5, {1, -2, 0.5, 3, -1}, {0.9, 0, 0,   0,   0,    0.4, 1.2, 0,   0,    0,   -0.3, 0.2, 0.7,
                                                  0,   0, 0.5, 0.1, -0.6, 1.1, 0,   0.2, -0.4, 0.3, 0.3,  0.8}};
@@ -99,15 +99,15 @@ TEST(stationary_moments, are_those_of_rows_turned_at_every_position) {
     auto before = moments_of(cpu, rows, nullptr, 220, buckets);
     for (auto* side : {&before.q[0].total, &before.k[0].total})
       for (double& v : side->xx) v *= static_cast<double>(side->count - 1) / static_cast<double>(side->count);
-    const auto turned = stationary_moments(before, rope, buckets), truth = moments_of(cpu, rows, &rope, 220, buckets);
+    const auto rotated = stationary_moments(before, rope, buckets), truth = moments_of(cpu, rows, &rope, 220, buckets);
     for (index_t b = 0; b < buckets.count(); ++b) {
-      EXPECT_EQ(turned.q[0].bucket[b].count, buckets.end(b) - buckets.start(b));
-      expect_near(turned.q[0].bucket[b], truth.q[0].bucket[b]);
-      expect_near(turned.k[0].bucket[b], truth.k[0].bucket[b]);
+      EXPECT_EQ(rotated.q[0].bucket[b].count, buckets.end(b) - buckets.start(b));
+      expect_near(rotated.q[0].bucket[b], truth.q[0].bucket[b]);
+      expect_near(rotated.k[0].bucket[b], truth.k[0].bucket[b]);
     }
-    expect_near(turned.q[0].total, truth.q[0].total);
-    expect_near(turned.k[0].total, truth.k[0].total);
-    const auto by_moments = planar_rotation(cpu, turned)[0], by_rows = planar_rotation(cpu, truth)[0];
+    expect_near(rotated.q[0].total, truth.q[0].total);
+    expect_near(rotated.k[0].total, truth.k[0].total);
+    const auto by_moments = planar_rotation(cpu, rotated)[0], by_rows = planar_rotation(cpu, truth)[0];
     EXPECT_NEAR(by_moments.q.r, by_rows.q.r, 1e-9);
     EXPECT_NEAR(by_moments.k.r, by_rows.k.r, 1e-9);
     EXPECT_NEAR(by_moments.bias.context, by_rows.bias.context, 1e-9 * std::abs(by_rows.bias.context));
@@ -115,7 +115,7 @@ TEST(stationary_moments, are_those_of_rows_turned_at_every_position) {
   }
 }
 
-TEST(stationary_profile, is_that_of_gaussian_rows_turned_to_their_positions) {
+TEST(stationary_profile, is_that_of_gaussian_rows_rotated_to_their_positions) {
   cpu_context cpu{{.threads = 2}};
   constexpr index_t d = 8, length = 8192;
   const captured_rope rope{"half", d, 1, {1, 0.1, 0.01, 0.0005}};
@@ -132,8 +132,8 @@ TEST(stationary_profile, is_that_of_gaussian_rows_turned_to_their_positions) {
     };
     const auto before = accumulated();
     for (std::size_t i = 0; i < rows.q_position.size(); ++i) {
-      rotary_turn::between(nullptr, 0, rope, rows.q_position[i])(&rows.q[i * d]);
-      rotary_turn::between(nullptr, 0, rope, rows.k_position[i])(&rows.k[i * d]);
+      vector_rotation::between(nullptr, 0, rope, rows.q_position[i])(&rows.q[i * d]);
+      vector_rotation::between(nullptr, 0, rope, rows.k_position[i])(&rows.k[i * d]);
     }
     const auto models = fit_queries(cpu, accumulated(), {.covariance = covariance_kind::joint});
     const auto truth = plasticity_profile(cpu, models, as_layer(rows.view()), all_pairs{})[0];
@@ -150,19 +150,19 @@ TEST(stationary_moments, refuse_what_is_too_little) {
   const exact_rows rows{3, {1, 2, 3}, std::vector<double>(9, 0.1)};
   const bucket_edges buckets({0, 4});
   auto before = moments_of(cpu, rows, nullptr, 4, buckets);
-  EXPECT_QKGEOM_ERROR("turns 4 coordinates of heads of 3",
+  EXPECT_QKGEOM_ERROR("rotates 4 coordinates of heads of 3",
                       stationary_moments(before, captured_rope{"half", 4, 1, {1, 0.1}}, buckets));
   before.q[0].total = row_moments::zero(3, scatter_kind::full);
   EXPECT_QKGEOM_ERROR("2 rows or more", stationary_moments(before, {}, buckets));
 }
 
-TEST(mean_score, is_the_product_of_turned_means) {
+TEST(mean_score, is_the_product_of_rotated_means) {
   const captured_rope rope{"half", 4, 1.5, {0.7, 0.02}};
   const std::vector<double> q{1, 2, -1, 0.5, 3}, k{0.2, -1, 2, 1, -2};
   for (const double distance : {0.0, 3.0, 250.0}) {
     auto x = q, y = k;
-    rotary_turn::between(nullptr, 0, rope, 400)(x.data());
-    rotary_turn::between(nullptr, 0, rope, 400 - distance)(y.data());
+    vector_rotation::between(nullptr, 0, rope, 400)(x.data());
+    vector_rotation::between(nullptr, 0, rope, 400 - distance)(y.data());
     double product = 0;
     for (std::size_t i = 0; i < 5; ++i) product += x[i] * y[i];
     EXPECT_NEAR(mean_score(q, k, rope, distance), product, 1e-12);

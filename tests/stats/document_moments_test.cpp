@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 
 namespace {
 

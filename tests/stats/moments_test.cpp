@@ -8,7 +8,7 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "tests/common/refusal.hpp"
 #include "tests/stats/moments_oracle.hpp"
 

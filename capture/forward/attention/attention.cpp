@@ -5,11 +5,9 @@
 #include <cmath>
 #include <numbers>
 #include <numeric>
-#include <type_traits>
 
 #include "capture/forward/attention/attention_blocks.hpp"
 #include "capture/forward/attention/attention_tiles.hpp"
-#include "capture/forward/attention/softmax_blocks.hpp"
 #include "qkgeom/core/error.hpp"
 
 namespace qkgeom {
@@ -18,7 +16,6 @@ namespace {
 using namespace attention_blocks;
 using simd::floats;
 using simd::ints;
-using measurement_type = softmax_blocks::row_measurement<vectors>;
 
 /// Keys of a block. In f32 a block is made for the first-level cache.
 constexpr index_t block_size(bool to_bf16) { return to_bf16 ? bf16_block : 64; }
@@ -26,13 +23,11 @@ constexpr index_t block_size(bool to_bf16) { return to_bf16 ? bf16_block : 64; }
 /// One block's working memory, reused by the blocks of a thread.
 struct scratch {
   std::vector<float> q, out, scores;  // (d, rows), (d, rows), (keys, rows)
-  measurement_type measurement;
 
-  scratch(index_t dim, index_t keys, index_t bins)
+  scratch(index_t dim, index_t keys)
       : q(static_cast<std::size_t>(dim * rows)),
         out(static_cast<std::size_t>(dim * rows)),
-        scores(static_cast<std::size_t>(keys * rows)),
-        measurement(bins) {}
+        scores(static_cast<std::size_t>(keys * rows)) {}
 };
 
 struct row_block {
@@ -55,31 +50,20 @@ void raise_tops(row_block& r, const floats (&top)[vectors], index_t dim, float* 
   }
 }
 
-/// Sums over some keys of the weights w = 2^(score - top), of w (score - top), and of the weights in the far bin.
-struct key_sums {
-  floats weights[vectors]{}, exponents[vectors]{}, beyond[vectors]{};
-};
-
-/// Scores of keys from `first` on become weights 2^(score - top). With `Bf16` the weights are rounded, their sum is
-/// not. Their sums by bin are returned if there are `Bins` of them, keys `cut` tokens away being in the second.
-template <bool Bf16, int Bins>
-key_sums weigh(row_block& r, std::int32_t first, index_t keys, float* scores, std::int32_t cut) {
-  key_sums found;
+/// Scores become weights 2^(score - top). With `Bf16` the weights are rounded, their sum is not.
+template <bool Bf16>
+void weigh(row_block& r, index_t keys, float* scores) {
   floats base[vectors], sum[vectors];
   simd::unrolled<vectors>([&](auto v) { base[v] = r.top[v], sum[v] = r.sum[v]; });
-  for (std::int32_t j = 0; j < keys; ++j)
+  for (index_t j = 0; j < keys; ++j)
     simd::unrolled<vectors>([&](auto v) {
       float* s = scores + j * rows + v * simd::lanes;
       const floats x = simd::load(s) - base[v];
       const floats p = Bf16 ? simd::exp2_rough(x) : simd::exp2(x);
       simd::store(s, Bf16 ? simd::round_finite_to_bf16(p) : p);
       sum[v] += p;
-      const floats w = Bf16 && Bins > 0 ? simd::exp2(x) : p;
-      if constexpr (Bins > 0) found.weights[v] += w, found.exponents[v] += w * x;
-      if constexpr (Bins > 1) found.beyond[v] += r.position[v] - (first + j) >= cut ? w : floats{};
     });
   simd::unrolled<vectors>([&](auto v) { r.sum[v] = sum[v]; });
-  return found;
 }
 
 /// Takes hidden keys out again: a row that has seen no key yet has given each of them the weight 1.
@@ -133,9 +117,8 @@ row_block begin_rows(const query_rows<float>& from, float scale, const float* si
 /// Runs over the keys that the rows see, block by block.
 template <bool Bf16>
 void attend(const query_rows<float>& queries, const float* k, const float* v, index_t dim, std::int32_t window,
-            float cap, bool measures, row_block& r, scratch& s) {
+            float cap, row_block& r, scratch& s) {
   const index_t low = queries.position(0), high = queries.position(queries.count - 1), size = block_size(Bf16);
-  if (measures) s.measurement.begin(low, high, window, 1, r.position, r.top, r.sum);
   for (index_t j = std::max<index_t>(0, low - window + 1) / size * size; j <= high; j += size) {
     const index_t keys = std::min(size, round_up(high + 1 - j, key_tile));
     floats top[vectors];
@@ -145,23 +128,11 @@ void attend(const query_rows<float>& queries, const float* k, const float* v, in
     const bool partial = j + keys - 1 > low || high - window >= j;
     if (partial) mask_block(r.position, static_cast<std::int32_t>(j), keys, window, s.scores.data(), top);
     raise_tops(r, top, dim, s.out.data());
-    if (measures) s.measurement.raise_tops(r.top);
     // The weights are used while they are in the first-level cache.
     for (index_t i = 0; i < keys; i += key_tile) {
       float* const scores = s.scores.data() + i * rows;
-      const auto first = static_cast<std::int32_t>(j + i);
-      const index_t stop = std::min(j + i + key_tile, high + 1);
-      const auto bins = measures ? s.measurement.bins_of(j + i, stop) : softmax_blocks::key_bins{};
-      const auto weigh_by = [&](auto count) { return weigh<Bf16, count>(r, first, key_tile, scores, bins.cut); };
-      if (bins.near == 0) {
-        if (measures) s.measurement.add(scores, j + i, stop);
-        weigh_by(std::integral_constant<int, 0>{});
-      } else if (bins.near == bins.far) {
-        s.measurement.add_sums(bins, weigh_by(std::integral_constant<int, 1>{}));
-      } else {
-        s.measurement.add_sums(bins, weigh_by(std::integral_constant<int, 2>{}));
-      }
-      if (partial) clear_hidden(r, first, key_tile, window, scores);
+      weigh<Bf16>(r, key_tile, scores);
+      if (partial) clear_hidden(r, static_cast<std::int32_t>(j + i), key_tile, window, scores);
       add_values(v + (j + i) * dim, key_tile, dim, scores, s.out.data());
     }
   }
@@ -200,27 +171,25 @@ void causal_attention(thread_pool& pool, tensor_view<float> q, const key_buffer&
   const auto cap = static_cast<float>(std::numbers::log2e * options.cap);
   const tile_unit unit = tile_unit_of(options.kernel);
   if (options.to_bf16 && unit != tile_unit::none)
-    return causal_attention_tiles(unit, pool, q, k, v, key_heads, {window, scale, cap, options.sinks, options.softmax});
+    return causal_attention_tiles(unit, pool, q, k, v, key_heads, {window, scale, cap, options.sinks});
   const index_t group = q.heads / key_heads, dim = k.padded_dim(), total = q.rows * group;
-  const index_t blocks = (total + rows - 1) / rows, bins = options.softmax ? options.softmax->what.options.bins : 0;
-  std::vector<scratch> scratches(pool.size(), scratch(dim, block_size(options.to_bf16), bins));
+  const index_t blocks = (total + rows - 1) / rows;
+  std::vector<scratch> scratches(pool.size(), scratch(dim, block_size(options.to_bf16)));
   std::vector<index_t> heads(q.heads);
   std::iota(heads.begin(), heads.end(), index_t{0});
-  const auto members = softmax_blocks::members_of(q.heads, key_heads, options.softmax);
 
-  const auto attend_block = [&](index_t kv, index_t block, int thread, softmax_blocks::found_sums* found) {
+  pool.for_each(blocks * key_heads, [&](index_t task, int thread) {  // the last and longest blocks first
+    const index_t kv = task % key_heads, block = blocks - 1 - task / key_heads;
     scratch& s = scratches[thread];
     const query_rows<float> rows_here{q, heads.data() + kv * group, group, block * rows,
                                       std::min(rows, total - block * rows)};
     row_block r = begin_rows(rows_here, scale, options.sinks, s);
     if (options.to_bf16)
-      attend<true>(rows_here, k.head(kv), v.head(kv), dim, window, cap, found, r, s);
+      attend<true>(rows_here, k.head(kv), v.head(kv), dim, window, cap, r, s);
     else
-      attend<false>(rows_here, k.head(kv), v.head(kv), dim, window, cap, found, r, s);
-    if (found) *found = s.measurement.found(rows_here, members[kv], options.softmax->what.buckets);
+      attend<false>(rows_here, k.head(kv), v.head(kv), dim, window, cap, r, s);
     store_result(rows_here, r, options.to_bf16, s);
-  };
-  softmax_blocks::over_blocks(pool, blocks, members, options.softmax, attend_block);
+  });
 }
 
 }  // namespace qkgeom

@@ -4,7 +4,6 @@
 #include <optional>
 #include <vector>
 
-#include "capture/forward/attention/attention_statistics.hpp"
 #include "capture/forward/products/tiles.hpp"
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/core/thread_pool.hpp"
@@ -45,7 +44,6 @@ struct attention_options {
   double cap = 0;                   ///< c of the cap c tanh(x / c) that scaled scores pass; 0: none
   const float* sinks = nullptr;     ///< (query heads) logits of one more key of value 0; none: there is no such key
   attention_kernel kernel = attention_kernel::best;
-  const measured_softmax* softmax = nullptr;  ///< to be measured at the same time, as `measure_attention` does; or none
 };
 
 /// Causal softmax(scale q k^T) v with grouped queries: query head h reads key head h / (heads of q / heads of k).

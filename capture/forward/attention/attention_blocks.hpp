@@ -10,8 +10,7 @@
 #include "capture/forward/products/blas.hpp"
 #include "capture/forward/products/simd.hpp"
 
-/// Scores of blocks of queries and keys in f32, for the attention and for what is measured of its softmax. Only files
-/// that no unity build joins with others include it.
+/// Scores of blocks of queries and keys in f32. Only files that no unity build joins with others include it.
 namespace qkgeom::attention_blocks {
 
 using simd::floats;

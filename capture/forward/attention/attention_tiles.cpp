@@ -10,7 +10,6 @@
 
 #include "capture/forward/attention/attention_blocks.hpp"
 #include "capture/forward/attention/attention_rows.hpp"
-#include "capture/forward/attention/softmax_blocks.hpp"
 #include "capture/forward/products/pair_products.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/scalar.hpp"
@@ -26,7 +25,6 @@ namespace {
 constexpr index_t vectors = 4;
 constexpr index_t rows = vectors * tiles::tile;
 constexpr index_t pair_rows = tiles::channels / 2;
-using measurement_type = softmax_blocks::row_measurement<rows / simd::lanes>;
 
 /// Keys and values of a layer as the first factors of tile products, zero padded.
 class packed_keys {
@@ -62,14 +60,12 @@ class packed_keys {
 struct workspace {
   tiles::line_vector<std::uint32_t> q, weights;  // (dim / 2, rows), (key_tile / 2, rows)
   tiles::line_vector<float> out, scores;         // (dim, rows), (bf16_block, rows)
-  measurement_type measurement;
 
-  workspace(index_t dim, index_t bins)
+  explicit workspace(index_t dim)
       : q(static_cast<std::size_t>(dim / 2 * rows)),
         weights(static_cast<std::size_t>(key_tile / 2 * rows)),
         out(static_cast<std::size_t>(dim * rows)),
-        scores(static_cast<std::size_t>(bf16_block * rows)),
-        measurement(bins) {}
+        scores(static_cast<std::size_t>(bf16_block * rows)) {}
 };
 
 struct row_state {
@@ -185,33 +181,6 @@ QKGEOM_TILE_TARGET inline __m512 exp2_rough(__m512 x) {
   return _mm512_castsi512_ps(_mm512_cvtps_epi32(_mm512_fmadd_ps(f, g, whole)));
 }
 
-/// What exp2_rough lacks, by the upper five bits of its result's mantissa: w (1 + c) has a relative error of at most
-/// 7.1e-5, 1e-5 in the root mean square.
-struct rough_corrections {
-  alignas(64) float c[32];
-
-  rough_corrections() {
-    constexpr int samples = 1 << 12;
-    double sum[32] = {}, count[32] = {};
-    for (int i = 0; i < samples; ++i) {
-      const float x = -(static_cast<float>(i) + 0.5f) / samples, w = simd::exp2_rough(simd::all(x))[0];
-      const auto cell = std::bit_cast<std::uint32_t>(w) >> 18 & 31;
-      sum[cell] += std::exp2(static_cast<double>(x)) / static_cast<double>(w) - 1;
-      count[cell] += 1;
-    }
-    for (int i = 0; i < 32; ++i) c[i] = static_cast<float>(sum[i] / count[i]);
-  }
-};
-const float* corrections() {
-  static const rough_corrections found;
-  return found.c;
-}
-
-QKGEOM_TILE_TARGET inline __m512 corrected(__m512 w, const float* c) {
-  const __m512i cell = _mm512_srli_epi32((__m512i)w, 18);
-  return _mm512_fmadd_ps(w, _mm512_permutex2var_ps(_mm512_load_ps(c), cell, _mm512_load_ps(c + 16)), w);
-}
-
 /// Brings the sums so far and `out` to new maxima.
 QKGEOM_TILE_TARGET void raise_tops(row_state& r, const __m512 (&top)[vectors], __m512 scale, index_t dim, float* out) {
   for (index_t v = 0; v < vectors; ++v) {
@@ -229,27 +198,17 @@ QKGEOM_TILE_TARGET void raise_tops(row_state& r, const __m512 (&top)[vectors], _
   }
 }
 
-/// Sums over some keys of the weights w = 2^x, x = scale (score - top), of w x, and of the weights in the far bin.
-struct key_sums {
-  __m512 weights[vectors], exponents[vectors], beyond[vectors];
-};
-
 /// Scores (key_tile, rows) become weights 2^(scale (score - top)), rounded, in pairs of keys. Their sum is not rounded.
-/// `found` gets their sums by bin, if there are `Bins` of them, keys `cut` tokens away being in the second.
-template <bool Partial, int Bins = 0>
+template <bool Partial>
 QKGEOM_TILE_TARGET void weigh(row_state& r, const float* scores, __m512 scale, std::int32_t first, std::int32_t window,
-                              std::uint32_t* weights, std::int32_t cut = 0, key_sums* found = nullptr) {
+                              std::uint32_t* weights) {
   // Two vectors of 16 rounded weights, one behind the other, become 16 words.
   alignas(64) static constexpr std::uint16_t interleaved[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
                                                                 21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
                                                                 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
   const __m512i order = _mm512_load_si512(interleaved);
-  const float* const table = Bins > 0 ? corrections() : nullptr;
-  __m512 base[vectors], sum[vectors], all[vectors], exponents[vectors], beyond[vectors];
-  for (index_t v = 0; v < vectors; ++v) {
-    base[v] = _mm512_mul_ps(r.top[v], scale), sum[v] = r.sum[v];
-    all[v] = exponents[v] = beyond[v] = _mm512_setzero_ps();
-  }
+  __m512 base[vectors], sum[vectors];
+  for (index_t v = 0; v < vectors; ++v) base[v] = _mm512_mul_ps(r.top[v], scale), sum[v] = r.sum[v];
   for (std::int32_t j = 0; j < key_tile; j += 2)
 #pragma GCC unroll 4
     for (index_t v = 0; v < vectors; ++v) {
@@ -264,30 +223,15 @@ QKGEOM_TILE_TARGET void weigh(row_state& r, const float* scores, __m512 scale, s
       sum[v] = _mm512_add_ps(_mm512_add_ps(sum[v], low), high);
       const __m512i pairs = _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(high, low));
       _mm512_storeu_si512(weights + j / 2 * rows + v * tiles::tile, pairs);
-      if constexpr (Bins > 0) {
-        low = corrected(low, table), high = corrected(high, table);
-        all[v] = _mm512_add_ps(all[v], _mm512_add_ps(low, high));
-        exponents[v] = _mm512_fmadd_ps(low, x, _mm512_fmadd_ps(high, y, exponents[v]));
-      }
-      if constexpr (Bins > 1) {
-        const __m512i place = r.position[v], edge = _mm512_set1_epi32(first + j + cut);
-        beyond[v] = _mm512_mask_add_ps(beyond[v], _mm512_cmpge_epi32_mask(place, edge), beyond[v], low);
-        beyond[v] = _mm512_mask_add_ps(beyond[v], _mm512_cmpgt_epi32_mask(place, edge), beyond[v], high);
-      }
     }
-  for (index_t v = 0; v < vectors; ++v) {
-    r.sum[v] = sum[v];
-    if constexpr (Bins > 0)
-      found->weights[v] = all[v], found->exponents[v] = exponents[v], found->beyond[v] = beyond[v];
-  }
+  for (index_t v = 0; v < vectors; ++v) r.sum[v] = sum[v];
 }
 
 /// Runs over the keys that the rows see, block by block.
 QKGEOM_TILE_TARGET void attend(tile_unit unit, const query_rows<float>& queries, const packed_keys& packed,
-                               index_t head, const tile_attention& how, bool measures, row_state& r, workspace& w) {
+                               index_t head, const tile_attention& how, row_state& r, workspace& w) {
   const std::int32_t window = how.window;
   const index_t low = queries.position(0), high = queries.position(queries.count - 1), dim = packed.dim();
-  if (measures) w.measurement.begin(low, high, window, scale_of(how), r.position, r.top, r.sum);
   const __m512 scale = _mm512_set1_ps(scale_of(how));
   // Whether some row does not see some of the `keys` from j on.
   const auto partial = [&](index_t j, index_t keys) { return j + keys - 1 > low || high - window >= j; };
@@ -307,25 +251,14 @@ QKGEOM_TILE_TARGET void attend(tile_unit unit, const query_rows<float>& queries,
         find_tops<false>(r, scores, 2 * tiles::tile, first, window, top);
     }
     raise_tops(r, top, scale, dim, w.out.data());
-    if (measures) w.measurement.raise_tops(r.top);
     // The weights are used while they are in the first-level cache.
     for (index_t i = 0; i < keys; i += key_tile) {
       const float* const scores = w.scores.data() + i * rows;
       const auto first = static_cast<std::int32_t>(j + i);
-      const index_t stop = std::min(j + i + key_tile, high + 1);
-      const auto bins = measures ? w.measurement.bins_of(j + i, stop) : softmax_blocks::key_bins{};
-      std::uint32_t* const weights = w.weights.data();
-      if (measures && bins.near == 0) w.measurement.add(scores, j + i, stop);
-      key_sums sums;
       if (partial(j + i, key_tile))
-        weigh<true>(r, scores, scale, first, window, weights);
-      else if (bins.near == 0)
-        weigh<false>(r, scores, scale, first, window, weights);
-      else if (bins.near == bins.far)
-        weigh<false, 1>(r, scores, scale, first, window, weights, 0, &sums);
+        weigh<true>(r, scores, scale, first, window, w.weights.data());
       else
-        weigh<false, 2>(r, scores, scale, first, window, weights, bins.cut, &sums);
-      if (bins.near > 0) w.measurement.add_sums(bins, sums);
+        weigh<false>(r, scores, scale, first, window, w.weights.data());
       for (index_t c = 0; c < dim; c += 2 * tiles::tile)
         multiply<false>(unit, packed.values(head, j + i) + c * tiles::channels, tiles::channels,
                         tiles::tile * tiles::channels, tiles::channels * dim, w.weights.data(),
@@ -344,11 +277,11 @@ QKGEOM_TILE_TARGET void store_result(const query_rows<float>& to, const row_stat
 }
 
 QKGEOM_TILE_TARGET void attend_block(tile_unit unit, const query_rows<float>& queries, const packed_keys& packed,
-                                     index_t head, const tile_attention& how, bool measures, workspace& w) {
+                                     index_t head, const tile_attention& how, workspace& w) {
   static constexpr tiles::tile_shapes shapes;
   tiles::begin(unit, shapes);
   row_state r = load_queries(queries, how, w);
-  attend(unit, queries, packed, head, how, measures, r, w);
+  attend(unit, queries, packed, head, how, r, w);
   store_result(queries, r, w);
   tiles::end(unit);
 }
@@ -359,17 +292,14 @@ void causal_attention_tiles(tile_unit unit, thread_pool& pool, tensor_view<float
                             const key_buffer& v, index_t key_heads, const tile_attention& how) {
   const index_t group = q.heads / key_heads, total = q.rows * group, blocks = (total + rows - 1) / rows;
   const packed_keys packed(k, v, key_heads, q.rows, pool);
-  const measured_softmax* const softmax = how.softmax;
-  std::vector<workspace> workspaces(pool.size(), workspace(packed.dim(), softmax ? softmax->what.options.bins : 0));
+  std::vector<workspace> workspaces(pool.size(), workspace(packed.dim()));
   std::vector<index_t> heads(q.heads);
   std::iota(heads.begin(), heads.end(), index_t{0});
-  const auto members = softmax_blocks::members_of(q.heads, key_heads, softmax);
-  softmax_blocks::over_blocks(pool, blocks, members, softmax, [&](index_t kv, index_t block, int thread, auto* found) {
-    workspace& w = workspaces[thread];
+  pool.for_each(blocks * key_heads, [&](index_t task, int thread) {  // the last and longest blocks first
+    const index_t kv = task % key_heads, block = blocks - 1 - task / key_heads;
     const query_rows<float> here{q, heads.data() + kv * group, group, block * rows,
                                  std::min(rows, total - block * rows)};
-    attend_block(unit, here, packed, kv, how, found, w);
-    if (found) *found = w.measurement.found(here, members[kv], softmax->what.buckets);
+    attend_block(unit, here, packed, kv, how, workspaces[thread]);
   });
 }
 

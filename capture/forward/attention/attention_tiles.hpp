@@ -15,7 +15,6 @@ struct tile_attention {
   float scale;         ///< log2 e times that of the softmax, applied to the f32 score
   float cap;           ///< log2 e times that of the scores; 0: none
   const float* sinks;  ///< or none
-  const measured_softmax* softmax;
 };
 
 /// `causal_attention` with `to_bf16` by tile products: queries, keys, values and weights are rounded to bf16, products

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "capture/forward/decoder.hpp"
-#include "capture/forward/device/attention_sums.hpp"
 #include "capture/forward/forward_pass.hpp"
 
 namespace qkgeom {
@@ -27,7 +26,6 @@ class device_forward_pass : public forward_pass {
       : device_(&m),
         pool_(&pool),
         decoder_(m, description, model, last_layer, pool, options),
-        softmax_(m, options.attention_rows, options.attention_keys),
         rows_(*this),
         attended_(*this),
         chosen_(*this),
@@ -53,19 +51,6 @@ class device_forward_pass : public forward_pass {
     add_consumer(std::move(consumer));
   }
 
-  /// Measures the softmax of every document on the device, for `store`, a statistics_store.
-  template <class Store>
-  void bring_softmax(Store& store) {
-    device_sinks<T, space> consumer;
-    consumer.attended = [this, &store](std::size_t, index_t layer, index_t first, view q, view k) {
-      if (const auto asked = store.measured(layer)) softmax_.add(first, q, k, *asked);
-    };
-    consumer.keys = [this, &store](std::size_t i, index_t layer, view) {
-      if (const auto asked = store.measured(layer)) store.add(i, layer, softmax_.finish(*asked));
-    };
-    add_consumer(std::move(consumer));
-  }
-
   /// The numbers first, first + 1, .. on the device, valid until the next call.
   vector_view<const std::int32_t, space> positions(index_t first, index_t count) {
     if (positions_.size() < first + count) {
@@ -88,22 +73,20 @@ class device_forward_pass : public forward_pass {
       if (sinks.rows) sinks.rows(i, layer, rows_.q_view(), rows_.k_view());
       if (sinks.chosen && chosen_.rows() > 0) sinks.chosen(i, layer, chosen_.q_view(), chosen_.k_view());
     };
-    on_device.attended = [&](std::size_t i, index_t layer, index_t first, view q, view k) {
-      const auto tokens = static_cast<index_t>(documents[i].size());
-      for (const auto& c : consumers_)
-        if (c.attended) c.attended(i, layer, first, q, k);
-      if (!sinks.attended) return;
-      k.data += first * k.row_stride;
-      k.rows = q.rows;
-      attended_.add(tokens, first, q, k);
-      if (first + q.rows == tokens) sinks.attended(i, layer, attended_.q_view(), attended_.k_view());
-    };
+    if (sinks.attended)
+      on_device.attended = [&](std::size_t i, index_t layer, index_t first, view q, view k) {
+        const auto tokens = static_cast<index_t>(documents[i].size());
+        attended_.add(tokens, first, q, k);
+        if (first + q.rows == tokens) sinks.attended(i, layer, attended_.q_view(), attended_.k_view());
+      };
     on_device.keys = [&](std::size_t i, index_t layer, view k) {
       for (const auto& c : consumers_)
         if (c.keys) c.keys(i, layer, k);
       if (sinks.passed) sinks.passed(i, layer);
     };
     on_device.losses = sinks.losses;
+    on_device.measured = sinks.measured;
+    on_device.softmax = sinks.softmax;
     decoder_.run(documents, stage, on_device);
   }
 
@@ -202,7 +185,6 @@ class device_forward_pass : public forward_pass {
   Device* device_;
   thread_pool* pool_;
   decoder_type decoder_;
-  device_attention_sums<Device, T> softmax_;
   std::vector<device_sinks<T, space>> consumers_;
   host_copy rows_, attended_, chosen_;
   row_choice choice_;

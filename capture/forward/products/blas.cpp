@@ -37,10 +37,10 @@ blasint n(index_t i) { return static_cast<blasint>(i); }
 }  // namespace
 
 void multiply_transposed(index_t rows, index_t out, index_t in, const float* x, index_t x_stride, const float* w,
-                         float* y, index_t y_stride) {
+                         index_t w_stride, float* y, index_t y_stride) {
   std::call_once(room_was_tried, try_room);
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n(rows), n(out), n(in), 1.0f, x, n(x_stride), w, n(in), 0.0f, y,
-              n(y_stride));
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n(rows), n(out), n(in), 1.0f, x, n(x_stride), w, n(w_stride),
+              0.0f, y, n(y_stride));
 }
 
 void multiply(index_t rows, index_t columns, index_t in, const float* a, const float* b, float* y) {

@@ -8,7 +8,7 @@ namespace qkgeom {
 /// y (rows, out) = x (rows, in) w^T, w (out, in), all row-major f32 with the given row strides. Runs on the calling
 /// thread alone; the bits of the result depend on the shapes and the CPU only.
 void multiply_transposed(index_t rows, index_t out, index_t in, const float* x, index_t x_stride, const float* w,
-                         float* y, index_t y_stride);
+                         index_t w_stride, float* y, index_t y_stride);
 
 /// y (rows, columns) = a (rows, in) b (in, columns), all row-major f32 without gaps.
 void multiply(index_t rows, index_t columns, index_t in, const float* a, const float* b, float* y);

@@ -58,7 +58,7 @@ void weight_matrix::multiply(index_t rows, index_t out, const float* x, index_t 
   else if (format_ == weight_format::f32_panels)
     multiply_panels(rows, out, in_, x, x_stride, panels_.data(), y, y_stride);
   else
-    multiply_transposed(rows, out, in_, x, x_stride, f32_.data(), y, y_stride);
+    multiply_transposed(rows, out, in_, x, x_stride, f32_.data(), in_, y, y_stride);
 }
 
 }  // namespace qkgeom

@@ -9,7 +9,7 @@
 #include "capture/forward/forward_pass.hpp"
 #include "qkgeom/core/view.hpp"
 #include "qkgeom/io/capture_writer.hpp"
-#include "qkgeom/sampling/tokens.hpp"
+#include "qkgeom/sampling/token_draw.hpp"
 
 namespace qkgeom {
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "qkgeom/core/random.hpp"
+
 namespace qkgeom {
 
 statistics_store::statistics_store(const capture_manifest& manifest, const decoder_description& model,
@@ -35,28 +37,48 @@ void statistics_store::add_documents(index_t count, index_t more) {
   grow(loss_count_, b);
 }
 
-std::optional<measured_heads> statistics_store::measured(index_t layer) const {
+std::optional<softmax_request> statistics_store::measured(index_t number, index_t tokens, index_t layer) const {
   const index_t index = manifest_->find_layer(layer);
   if (!softmax_ || index < 0) return std::nullopt;
   const captured_layer_info& info = manifest_->layers[index];
-  const double scale = model_->score_scale.value_or(1 / std::sqrt(static_cast<double>(model_->head_dim)));
-  std::vector<float> sinks;
-  if (model_->sinks) sinks = manifest_->extra.at("sinks").at(std::to_string(layer)).get<std::vector<float>>();
-  return measured_heads{
-      info.query_heads,
-      buckets_,
-      {.window = info.window, .scale = scale, .cap = model_->score_cap, .bins = bins_, .sinks = std::move(sinks)}};
+  softmax_request what{.heads = info.query_heads, .window = info.window, .cap = model_->score_cap, .bins = bins_};
+  what.scale = model_->score_scale.value_or(1 / std::sqrt(static_cast<double>(model_->head_dim)));
+  if (model_->sinks) what.sinks = manifest_->extra.at("sinks").at(std::to_string(layer)).get<std::vector<float>>();
+  const random_stream stream{manifest_->seed, static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(layer),
+                             draw::softmax_query};
+  const index_t wanted = manifest_->extra.at("softmax").at("queries").get<index_t>();
+  for (index_t b = 0; b < buckets_.count() && buckets_.start(b) < tokens; ++b) {
+    const index_t start = buckets_.start(b), size = std::min(buckets_.end(b), tokens) - start;
+    const index_t queries = std::min(wanted, size);
+    for (index_t i = 0; i < queries; ++i) {
+      const index_t low = start + i * size / queries, stretch = start + (i + 1) * size / queries - low;
+      what.positions.push_back(static_cast<std::int32_t>(low + static_cast<index_t>(stream.below(low, stretch))));
+      what.weights.push_back(stretch);
+    }
+  }
+  return what;
 }
 
-void statistics_store::add(std::size_t document, index_t layer, const attention_sums& sums) {
-  attention_sums& all = layers_[manifest_->find_layer(layer)];
-  const auto put = [&](const std::vector<double>& from, std::vector<double>& to) {
-    std::copy(from.begin(), from.end(), to.data() + (batch_ + document) * from.size());
-  };
-  put(sums.count, all.count);
-  put(sums.first, all.first);
-  put(sums.distance, all.distance);
-  put(sums.entropy, all.entropy);
+void statistics_store::add(std::size_t document, index_t layer, const softmax_request& what, index_t first,
+                           const std::vector<double>& measures) {
+  layer_sums& to = layers_[manifest_->find_layer(layer)];
+  const index_t firsts = softmax_measures::firsts, width = softmax_measures(bins_).count(), b = buckets_.count();
+  const auto heads = static_cast<index_t>(what.heads.size());
+  const index_t queries = static_cast<index_t>(measures.size()) / (heads * width);
+  const index_t place = static_cast<index_t>(batch_ + document);
+  for (index_t i = 0; i < queries; ++i) {
+    const index_t bucket = buckets_(what.positions[first + i]);
+    const auto weight = static_cast<double>(what.weights[first + i]);
+    to.count[place * b + bucket] += weight;
+    for (index_t h = 0; h < heads; ++h) {
+      const index_t cell = (place * heads + h) * b + bucket;
+      const double* const from = measures.data() + (h * queries + i) * width;
+      for (index_t f = 0; f < firsts; ++f) to.first[cell * firsts + f] += weight * from[f];
+      to.entropy[cell] += weight * from[softmax_measures::entropy];
+      for (index_t bin = 0; bin < bins_; ++bin)
+        to.distance[cell * bins_ + bin] += weight * from[softmax_measures::distances + bin];
+    }
+  }
 }
 
 void statistics_store::add_losses(std::size_t document, std::span<const float> losses) {
@@ -95,7 +117,7 @@ std::vector<tensor_to_write> statistics_store::tensors() const {
 
 void statistics_store::clear() {
   batch_ = documents_ = 0;
-  for (attention_sums& l : layers_) l = {};
+  for (layer_sums& l : layers_) l = {};
   loss_sum_.clear();
   loss_count_.clear();
 }

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "capture/forward/attention/attention_statistics.hpp"
+#include "capture/forward/softmax_request.hpp"
 #include "capture/model/description.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/io/safetensors.hpp"
@@ -23,9 +23,13 @@ class statistics_store {
   /// will follow before `clear`.
   void add_documents(index_t count, index_t more);
 
-  /// Heads, buckets and bins to measure in a layer; none: nothing.
-  std::optional<measured_heads> measured(index_t layer) const;
-  void add(std::size_t document, index_t layer, const attention_sums& sums);
+  /// The queries of a document of so many tokens whose softmax is measured in a layer: as many as the manifest says
+  /// from each bucket, or all where it has no more, one from each of as many equal stretches. `number`: of the document
+  /// in the whole capture, which with the seed decides the draw. None: nothing is measured.
+  std::optional<softmax_request> measured(index_t number, index_t tokens, index_t layer) const;
+  /// Adds what was measured, as a `softmax_sink` takes it, to the sums over all queries of the document.
+  void add(std::size_t document, index_t layer, const softmax_request& what, index_t first,
+           const std::vector<double>& measures);
   void add_losses(std::size_t document, std::span<const float> losses);
 
   /// Everything since `clear` as tensors of a shard, valid until the next call.
@@ -44,7 +48,10 @@ class statistics_store {
   bool softmax_, losses_;
   index_t bins_;
   std::size_t batch_ = 0, documents_ = 0;  // before the batch; with it
-  std::vector<attention_sums> layers_;     // as manifest_->layers; documents are the first dimension
+  struct layer_sums {                      // documents are the first dimension, as in `softmax_sums`
+    std::vector<double> count, first, distance, entropy;
+  };
+  std::vector<layer_sums> layers_;  // as manifest_->layers
   std::vector<double> loss_sum_, loss_count_;
   loss_sums loss_;
 };

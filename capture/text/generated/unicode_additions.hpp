@@ -1,218 +1,88 @@
 // SPDX-License-Identifier: MIT
-// Made by make_unicode_additions.py from tokenizers 0.23.3; do not edit.
+// Made by make_unicode_additions.py from tokenizers 0.23.3 and ICU 72, 78; do not edit.
 #pragma once
 
-#include <string_view>
-
+/// What the `tokenizers` library knows of Unicode that ICU may not: sets are patterns of icu::UnicodeSet.
 namespace qkgeom::detail {
 
-/// Ranges, as written inside a character class, that a class of the `tokenizers` library has beyond Unicode 14;
-/// `whole`: all ranges of the class.
-struct class_addition {
-  std::string_view name;
-  bool whole;
-  std::string_view ranges;
+struct named_set {
+  const char *name, *members;
 };
 
-inline constexpr class_addition unicode_additions[] = {
-    {"L", false,
-     "\\x{1c89}-\\x{1c8a}\\x{a7cb}-\\x{a7cd}\\x{a7da}-\\x{a7dc}\\x{105c0}-\\x{105f3}\\x{10d4a}-\\x{10d65}"
-     "\\x{10d6f}-\\x{10d85}\\x{10ec2}-\\x{10ec4}\\x{1123f}-\\x{11240}\\x{11380}-\\x{11389}\\x{1138b}\\x{1138e}"
-     "\\x{11390}-\\x{113b5}\\x{113b7}\\x{113d1}\\x{113d3}\\x{11bc0}-\\x{11be0}\\x{11f02}\\x{11f04}-\\x{11f10}"
-     "\\x{11f12}-\\x{11f33}\\x{1342f}\\x{13441}-\\x{13446}\\x{13460}-\\x{143fa}\\x{16100}-\\x{1611d}"
-     "\\x{16d40}-\\x{16d6c}\\x{18cff}\\x{1b132}\\x{1b155}\\x{1df25}-\\x{1df2a}\\x{1e030}-\\x{1e06d}"
-     "\\x{1e4d0}-\\x{1e4eb}\\x{1e5d0}-\\x{1e5ed}\\x{1e5f0}\\x{2b739}\\x{2ebf0}-\\x{2ee5d}\\x{31350}-\\x{323af}"},
-    {"Ll", false,
-     "\\x{1c8a}\\x{a7cd}\\x{a7db}\\x{10d70}-\\x{10d85}\\x{1df25}-\\x{1df2a}"},
-    {"Lm", false,
-     "\\x{10d4e}\\x{10d6f}\\x{16d40}-\\x{16d42}\\x{16d6b}-\\x{16d6c}\\x{1e030}-\\x{1e06d}\\x{1e4eb}"},
-    {"Lo", false,
-     "\\x{105c0}-\\x{105f3}\\x{10d4a}-\\x{10d4d}\\x{10d4f}\\x{10ec2}-\\x{10ec4}\\x{1123f}-\\x{11240}"
-     "\\x{11380}-\\x{11389}\\x{1138b}\\x{1138e}\\x{11390}-\\x{113b5}\\x{113b7}\\x{113d1}\\x{113d3}"
-     "\\x{11bc0}-\\x{11be0}\\x{11f02}\\x{11f04}-\\x{11f10}\\x{11f12}-\\x{11f33}\\x{1342f}\\x{13441}-\\x{13446}"
-     "\\x{13460}-\\x{143fa}\\x{16100}-\\x{1611d}\\x{16d43}-\\x{16d6a}\\x{18cff}\\x{1b132}\\x{1b155}"
-     "\\x{1e4d0}-\\x{1e4ea}\\x{1e5d0}-\\x{1e5ed}\\x{1e5f0}\\x{2b739}\\x{2ebf0}-\\x{2ee5d}\\x{31350}-\\x{323af}"},
-    {"Lt", false,
-     ""},
-    {"Lu", false,
-     "\\x{1c89}\\x{a7cb}-\\x{a7cc}\\x{a7da}\\x{a7dc}\\x{10d50}-\\x{10d65}"},
-    {"M", false,
-     "\\x{897}\\x{cf3}\\x{ece}\\x{10d69}-\\x{10d6d}\\x{10efc}-\\x{10eff}\\x{11241}\\x{113b8}-\\x{113c0}\\x{113c2}"
-     "\\x{113c5}\\x{113c7}-\\x{113ca}\\x{113cc}-\\x{113d0}\\x{113d2}\\x{113e1}-\\x{113e2}\\x{11f00}-\\x{11f01}"
-     "\\x{11f03}\\x{11f34}-\\x{11f3a}\\x{11f3e}-\\x{11f42}\\x{11f5a}\\x{13440}\\x{13447}-\\x{13455}"
-     "\\x{1611e}-\\x{1612f}\\x{1e08f}\\x{1e4ec}-\\x{1e4ef}\\x{1e5ee}-\\x{1e5ef}"},
-    {"Mc", false,
-     "\\x{cf3}\\x{113b8}-\\x{113ba}\\x{113c2}\\x{113c5}\\x{113c7}-\\x{113ca}\\x{113cc}-\\x{113cd}\\x{113cf}"
-     "\\x{1171e}\\x{11f03}\\x{11f34}-\\x{11f35}\\x{11f3e}-\\x{11f3f}\\x{11f41}\\x{1612a}-\\x{1612c}"},
-    {"Me", false,
-     ""},
-    {"Mn", true,
-     "\\x{300}-\\x{36f}\\x{483}-\\x{487}\\x{591}-\\x{5bd}\\x{5bf}\\x{5c1}-\\x{5c2}\\x{5c4}-\\x{5c5}\\x{5c7}"
-     "\\x{610}-\\x{61a}\\x{64b}-\\x{65f}\\x{670}\\x{6d6}-\\x{6dc}\\x{6df}-\\x{6e4}\\x{6e7}-\\x{6e8}"
-     "\\x{6ea}-\\x{6ed}\\x{711}\\x{730}-\\x{74a}\\x{7a6}-\\x{7b0}\\x{7eb}-\\x{7f3}\\x{7fd}\\x{816}-\\x{819}"
-     "\\x{81b}-\\x{823}\\x{825}-\\x{827}\\x{829}-\\x{82d}\\x{859}-\\x{85b}\\x{897}-\\x{89f}\\x{8ca}-\\x{8e1}"
-     "\\x{8e3}-\\x{902}\\x{93a}\\x{93c}\\x{941}-\\x{948}\\x{94d}\\x{951}-\\x{957}\\x{962}-\\x{963}\\x{981}\\x{9bc}"
-     "\\x{9c1}-\\x{9c4}\\x{9cd}\\x{9e2}-\\x{9e3}\\x{9fe}\\x{a01}-\\x{a02}\\x{a3c}\\x{a41}-\\x{a42}"
-     "\\x{a47}-\\x{a48}\\x{a4b}-\\x{a4d}\\x{a51}\\x{a70}-\\x{a71}\\x{a75}\\x{a81}-\\x{a82}\\x{abc}"
-     "\\x{ac1}-\\x{ac5}\\x{ac7}-\\x{ac8}\\x{acd}\\x{ae2}-\\x{ae3}\\x{afa}-\\x{aff}\\x{b01}\\x{b3c}\\x{b3f}"
-     "\\x{b41}-\\x{b44}\\x{b4d}\\x{b55}-\\x{b56}\\x{b62}-\\x{b63}\\x{b82}\\x{bc0}\\x{bcd}\\x{c00}\\x{c04}\\x{c3c}"
-     "\\x{c3e}-\\x{c40}\\x{c46}-\\x{c48}\\x{c4a}-\\x{c4d}\\x{c55}-\\x{c56}\\x{c62}-\\x{c63}\\x{c81}\\x{cbc}"
-     "\\x{cbf}\\x{cc6}\\x{ccc}-\\x{ccd}\\x{ce2}-\\x{ce3}\\x{d00}-\\x{d01}\\x{d3b}-\\x{d3c}\\x{d41}-\\x{d44}"
-     "\\x{d4d}\\x{d62}-\\x{d63}\\x{d81}\\x{dca}\\x{dd2}-\\x{dd4}\\x{dd6}\\x{e31}\\x{e34}-\\x{e3a}\\x{e47}-\\x{e4e}"
-     "\\x{eb1}\\x{eb4}-\\x{ebc}\\x{ec8}-\\x{ece}\\x{f18}-\\x{f19}\\x{f35}\\x{f37}\\x{f39}\\x{f71}-\\x{f7e}"
-     "\\x{f80}-\\x{f84}\\x{f86}-\\x{f87}\\x{f8d}-\\x{f97}\\x{f99}-\\x{fbc}\\x{fc6}\\x{102d}-\\x{1030}"
-     "\\x{1032}-\\x{1037}\\x{1039}-\\x{103a}\\x{103d}-\\x{103e}\\x{1058}-\\x{1059}\\x{105e}-\\x{1060}"
-     "\\x{1071}-\\x{1074}\\x{1082}\\x{1085}-\\x{1086}\\x{108d}\\x{109d}\\x{135d}-\\x{135f}\\x{1712}-\\x{1714}"
-     "\\x{1732}-\\x{1733}\\x{1752}-\\x{1753}\\x{1772}-\\x{1773}\\x{17b4}-\\x{17b5}\\x{17b7}-\\x{17bd}\\x{17c6}"
-     "\\x{17c9}-\\x{17d3}\\x{17dd}\\x{180b}-\\x{180d}\\x{180f}\\x{1885}-\\x{1886}\\x{18a9}\\x{1920}-\\x{1922}"
-     "\\x{1927}-\\x{1928}\\x{1932}\\x{1939}-\\x{193b}\\x{1a17}-\\x{1a18}\\x{1a1b}\\x{1a56}\\x{1a58}-\\x{1a5e}"
-     "\\x{1a60}\\x{1a62}\\x{1a65}-\\x{1a6c}\\x{1a73}-\\x{1a7c}\\x{1a7f}\\x{1ab0}-\\x{1abd}\\x{1abf}-\\x{1ace}"
-     "\\x{1b00}-\\x{1b03}\\x{1b34}\\x{1b36}-\\x{1b3a}\\x{1b3c}\\x{1b42}\\x{1b6b}-\\x{1b73}\\x{1b80}-\\x{1b81}"
-     "\\x{1ba2}-\\x{1ba5}\\x{1ba8}-\\x{1ba9}\\x{1bab}-\\x{1bad}\\x{1be6}\\x{1be8}-\\x{1be9}\\x{1bed}"
-     "\\x{1bef}-\\x{1bf1}\\x{1c2c}-\\x{1c33}\\x{1c36}-\\x{1c37}\\x{1cd0}-\\x{1cd2}\\x{1cd4}-\\x{1ce0}"
-     "\\x{1ce2}-\\x{1ce8}\\x{1ced}\\x{1cf4}\\x{1cf8}-\\x{1cf9}\\x{1dc0}-\\x{1dff}\\x{20d0}-\\x{20dc}\\x{20e1}"
-     "\\x{20e5}-\\x{20f0}\\x{2cef}-\\x{2cf1}\\x{2d7f}\\x{2de0}-\\x{2dff}\\x{302a}-\\x{302d}\\x{3099}-\\x{309a}"
-     "\\x{a66f}\\x{a674}-\\x{a67d}\\x{a69e}-\\x{a69f}\\x{a6f0}-\\x{a6f1}\\x{a802}\\x{a806}\\x{a80b}"
-     "\\x{a825}-\\x{a826}\\x{a82c}\\x{a8c4}-\\x{a8c5}\\x{a8e0}-\\x{a8f1}\\x{a8ff}\\x{a926}-\\x{a92d}"
-     "\\x{a947}-\\x{a951}\\x{a980}-\\x{a982}\\x{a9b3}\\x{a9b6}-\\x{a9b9}\\x{a9bc}-\\x{a9bd}\\x{a9e5}"
-     "\\x{aa29}-\\x{aa2e}\\x{aa31}-\\x{aa32}\\x{aa35}-\\x{aa36}\\x{aa43}\\x{aa4c}\\x{aa7c}\\x{aab0}"
-     "\\x{aab2}-\\x{aab4}\\x{aab7}-\\x{aab8}\\x{aabe}-\\x{aabf}\\x{aac1}\\x{aaec}-\\x{aaed}\\x{aaf6}\\x{abe5}"
-     "\\x{abe8}\\x{abed}\\x{fb1e}\\x{fe00}-\\x{fe0f}\\x{fe20}-\\x{fe2f}\\x{101fd}\\x{102e0}\\x{10376}-\\x{1037a}"
-     "\\x{10a01}-\\x{10a03}\\x{10a05}-\\x{10a06}\\x{10a0c}-\\x{10a0f}\\x{10a38}-\\x{10a3a}\\x{10a3f}"
-     "\\x{10ae5}-\\x{10ae6}\\x{10d24}-\\x{10d27}\\x{10d69}-\\x{10d6d}\\x{10eab}-\\x{10eac}\\x{10efc}-\\x{10eff}"
-     "\\x{10f46}-\\x{10f50}\\x{10f82}-\\x{10f85}\\x{11001}\\x{11038}-\\x{11046}\\x{11070}\\x{11073}-\\x{11074}"
-     "\\x{1107f}-\\x{11081}\\x{110b3}-\\x{110b6}\\x{110b9}-\\x{110ba}\\x{110c2}\\x{11100}-\\x{11102}"
-     "\\x{11127}-\\x{1112b}\\x{1112d}-\\x{11134}\\x{11173}\\x{11180}-\\x{11181}\\x{111b6}-\\x{111be}"
-     "\\x{111c9}-\\x{111cc}\\x{111cf}\\x{1122f}-\\x{11231}\\x{11234}\\x{11236}-\\x{11237}\\x{1123e}\\x{11241}"
-     "\\x{112df}\\x{112e3}-\\x{112ea}\\x{11300}-\\x{11301}\\x{1133b}-\\x{1133c}\\x{11340}\\x{11366}-\\x{1136c}"
-     "\\x{11370}-\\x{11374}\\x{113bb}-\\x{113c0}\\x{113ce}\\x{113d0}\\x{113d2}\\x{113e1}-\\x{113e2}"
-     "\\x{11438}-\\x{1143f}\\x{11442}-\\x{11444}\\x{11446}\\x{1145e}\\x{114b3}-\\x{114b8}\\x{114ba}"
-     "\\x{114bf}-\\x{114c0}\\x{114c2}-\\x{114c3}\\x{115b2}-\\x{115b5}\\x{115bc}-\\x{115bd}\\x{115bf}-\\x{115c0}"
-     "\\x{115dc}-\\x{115dd}\\x{11633}-\\x{1163a}\\x{1163d}\\x{1163f}-\\x{11640}\\x{116ab}\\x{116ad}"
-     "\\x{116b0}-\\x{116b5}\\x{116b7}\\x{1171d}\\x{1171f}\\x{11722}-\\x{11725}\\x{11727}-\\x{1172b}"
-     "\\x{1182f}-\\x{11837}\\x{11839}-\\x{1183a}\\x{1193b}-\\x{1193c}\\x{1193e}\\x{11943}\\x{119d4}-\\x{119d7}"
-     "\\x{119da}-\\x{119db}\\x{119e0}\\x{11a01}-\\x{11a0a}\\x{11a33}-\\x{11a38}\\x{11a3b}-\\x{11a3e}\\x{11a47}"
-     "\\x{11a51}-\\x{11a56}\\x{11a59}-\\x{11a5b}\\x{11a8a}-\\x{11a96}\\x{11a98}-\\x{11a99}\\x{11c30}-\\x{11c36}"
-     "\\x{11c38}-\\x{11c3d}\\x{11c3f}\\x{11c92}-\\x{11ca7}\\x{11caa}-\\x{11cb0}\\x{11cb2}-\\x{11cb3}"
-     "\\x{11cb5}-\\x{11cb6}\\x{11d31}-\\x{11d36}\\x{11d3a}\\x{11d3c}-\\x{11d3d}\\x{11d3f}-\\x{11d45}\\x{11d47}"
-     "\\x{11d90}-\\x{11d91}\\x{11d95}\\x{11d97}\\x{11ef3}-\\x{11ef4}\\x{11f00}-\\x{11f01}\\x{11f36}-\\x{11f3a}"
-     "\\x{11f40}\\x{11f42}\\x{11f5a}\\x{13440}\\x{13447}-\\x{13455}\\x{1611e}-\\x{16129}\\x{1612d}-\\x{1612f}"
-     "\\x{16af0}-\\x{16af4}\\x{16b30}-\\x{16b36}\\x{16f4f}\\x{16f8f}-\\x{16f92}\\x{16fe4}\\x{1bc9d}-\\x{1bc9e}"
-     "\\x{1cf00}-\\x{1cf2d}\\x{1cf30}-\\x{1cf46}\\x{1d167}-\\x{1d169}\\x{1d17b}-\\x{1d182}\\x{1d185}-\\x{1d18b}"
-     "\\x{1d1aa}-\\x{1d1ad}\\x{1d242}-\\x{1d244}\\x{1da00}-\\x{1da36}\\x{1da3b}-\\x{1da6c}\\x{1da75}\\x{1da84}"
-     "\\x{1da9b}-\\x{1da9f}\\x{1daa1}-\\x{1daaf}\\x{1e000}-\\x{1e006}\\x{1e008}-\\x{1e018}\\x{1e01b}-\\x{1e021}"
-     "\\x{1e023}-\\x{1e024}\\x{1e026}-\\x{1e02a}\\x{1e08f}\\x{1e130}-\\x{1e136}\\x{1e2ae}\\x{1e2ec}-\\x{1e2ef}"
-     "\\x{1e4ec}-\\x{1e4ef}\\x{1e5ee}-\\x{1e5ef}\\x{1e8d0}-\\x{1e8d6}\\x{1e944}-\\x{1e94a}\\x{e0100}-\\x{e01ef}"},
-    {"N", false,
-     "\\x{10d40}-\\x{10d49}\\x{116d0}-\\x{116e3}\\x{11bf0}-\\x{11bf9}\\x{11f50}-\\x{11f59}\\x{16130}-\\x{16139}"
-     "\\x{16d70}-\\x{16d79}\\x{1ccf0}-\\x{1ccf9}\\x{1d2c0}-\\x{1d2d3}\\x{1e4f0}-\\x{1e4f9}\\x{1e5f1}-\\x{1e5fa}"},
-    {"Nd", false,
-     "\\x{10d40}-\\x{10d49}\\x{116d0}-\\x{116e3}\\x{11bf0}-\\x{11bf9}\\x{11f50}-\\x{11f59}\\x{16130}-\\x{16139}"
-     "\\x{16d70}-\\x{16d79}\\x{1ccf0}-\\x{1ccf9}\\x{1e4f0}-\\x{1e4f9}\\x{1e5f1}-\\x{1e5fa}"},
-    {"Nl", false,
-     ""},
-    {"No", false,
-     "\\x{1d2c0}-\\x{1d2d3}"},
-    {"P", false,
-     "\\x{1b4e}-\\x{1b4f}\\x{1b7f}\\x{10d6e}\\x{113d4}-\\x{113d5}\\x{113d7}-\\x{113d8}\\x{11b00}-\\x{11b09}"
-     "\\x{11be1}\\x{11f43}-\\x{11f4f}\\x{16d6d}-\\x{16d6f}\\x{1e5ff}"},
-    {"Pc", false,
-     ""},
-    {"Pd", false,
-     "\\x{10d6e}"},
-    {"Pe", false,
-     ""},
-    {"Pf", false,
-     ""},
-    {"Pi", false,
-     ""},
-    {"Po", false,
-     "\\x{1b4e}-\\x{1b4f}\\x{1b7f}\\x{113d4}-\\x{113d5}\\x{113d7}-\\x{113d8}\\x{11b00}-\\x{11b09}\\x{11be1}"
-     "\\x{11f43}-\\x{11f4f}\\x{16d6d}-\\x{16d6f}\\x{1e5ff}"},
-    {"Ps", false,
-     ""},
-    {"S", false,
-     "\\x{2427}-\\x{2429}\\x{2ffc}-\\x{2fff}\\x{31e4}-\\x{31e5}\\x{31ef}\\x{10d8e}-\\x{10d8f}\\x{1cc00}-\\x{1ccef}"
-     "\\x{1cd00}-\\x{1ceb3}\\x{1f6dc}\\x{1f774}-\\x{1f776}\\x{1f77b}-\\x{1f77f}\\x{1f7d9}\\x{1f8b2}-\\x{1f8bb}"
-     "\\x{1f8c0}-\\x{1f8c1}\\x{1fa75}-\\x{1fa77}\\x{1fa87}-\\x{1fa89}\\x{1fa8f}\\x{1faad}-\\x{1faaf}"
-     "\\x{1fabb}-\\x{1fabf}\\x{1fac6}\\x{1face}-\\x{1facf}\\x{1fada}-\\x{1fadc}\\x{1fadf}\\x{1fae8}-\\x{1fae9}"
-     "\\x{1faf7}-\\x{1faf8}\\x{1fbcb}-\\x{1fbef}"},
-    {"Sc", false,
-     ""},
-    {"Sk", false,
-     ""},
-    {"Sm", false,
-     "\\x{10d8e}-\\x{10d8f}"},
-    {"So", false,
-     "\\x{2427}-\\x{2429}\\x{2ffc}-\\x{2fff}\\x{31e4}-\\x{31e5}\\x{31ef}\\x{1cc00}-\\x{1ccef}\\x{1cd00}-\\x{1ceb3}"
-     "\\x{1f6dc}\\x{1f774}-\\x{1f776}\\x{1f77b}-\\x{1f77f}\\x{1f7d9}\\x{1f8b2}-\\x{1f8bb}\\x{1f8c0}-\\x{1f8c1}"
-     "\\x{1fa75}-\\x{1fa77}\\x{1fa87}-\\x{1fa89}\\x{1fa8f}\\x{1faad}-\\x{1faaf}\\x{1fabb}-\\x{1fabf}\\x{1fac6}"
-     "\\x{1face}-\\x{1facf}\\x{1fada}-\\x{1fadc}\\x{1fadf}\\x{1fae8}-\\x{1fae9}\\x{1faf7}-\\x{1faf8}"
-     "\\x{1fbcb}-\\x{1fbef}"},
-    {"Z", false,
-     ""},
-    {"Zl", false,
-     ""},
-    {"Zp", false,
-     ""},
-    {"Zs", false,
-     ""},
-    {"Cc", false,
-     ""},
-    {"Cf", false,
-     "\\x{13439}-\\x{1343f}"},
-    {"Arabic", true,
-     "\\x{600}-\\x{604}\\x{606}-\\x{60b}\\x{60d}-\\x{61a}\\x{61c}-\\x{61e}\\x{620}-\\x{63f}\\x{641}-\\x{64a}"
-     "\\x{656}-\\x{66f}\\x{671}-\\x{6dc}\\x{6de}-\\x{6ff}\\x{750}-\\x{77f}\\x{870}-\\x{88e}\\x{890}-\\x{891}"
-     "\\x{897}-\\x{8e1}\\x{8e3}-\\x{8ff}\\x{fb50}-\\x{fbc2}\\x{fbd3}-\\x{fd3d}\\x{fd40}-\\x{fd8f}"
-     "\\x{fd92}-\\x{fdc7}\\x{fdcf}\\x{fdf0}-\\x{fdff}\\x{fe70}-\\x{fe74}\\x{fe76}-\\x{fefc}\\x{10e60}-\\x{10e7e}"
-     "\\x{10ec2}-\\x{10ec4}\\x{10efc}-\\x{10eff}\\x{1ee00}-\\x{1ee03}\\x{1ee05}-\\x{1ee1f}\\x{1ee21}-\\x{1ee22}"
-     "\\x{1ee24}\\x{1ee27}\\x{1ee29}-\\x{1ee32}\\x{1ee34}-\\x{1ee37}\\x{1ee39}\\x{1ee3b}\\x{1ee42}\\x{1ee47}"
-     "\\x{1ee49}\\x{1ee4b}\\x{1ee4d}-\\x{1ee4f}\\x{1ee51}-\\x{1ee52}\\x{1ee54}\\x{1ee57}\\x{1ee59}\\x{1ee5b}"
-     "\\x{1ee5d}\\x{1ee5f}\\x{1ee61}-\\x{1ee62}\\x{1ee64}\\x{1ee67}-\\x{1ee6a}\\x{1ee6c}-\\x{1ee72}"
-     "\\x{1ee74}-\\x{1ee77}\\x{1ee79}-\\x{1ee7c}\\x{1ee7e}\\x{1ee80}-\\x{1ee89}\\x{1ee8b}-\\x{1ee9b}"
-     "\\x{1eea1}-\\x{1eea3}\\x{1eea5}-\\x{1eea9}\\x{1eeab}-\\x{1eebb}\\x{1eef0}-\\x{1eef1}"},
-    {"Cyrillic", true,
-     "\\x{400}-\\x{484}\\x{487}-\\x{52f}\\x{1c80}-\\x{1c8a}\\x{1d2b}\\x{1d78}\\x{2de0}-\\x{2dff}"
-     "\\x{a640}-\\x{a69f}\\x{fe2e}-\\x{fe2f}\\x{1e030}-\\x{1e06d}\\x{1e08f}"},
-    {"Devanagari", true,
-     "\\x{900}-\\x{950}\\x{955}-\\x{963}\\x{966}-\\x{97f}\\x{a8e0}-\\x{a8ff}\\x{11b00}-\\x{11b09}"},
-    {"Greek", true,
-     "\\x{370}-\\x{373}\\x{375}-\\x{377}\\x{37a}-\\x{37d}\\x{37f}\\x{384}\\x{386}\\x{388}-\\x{38a}\\x{38c}"
-     "\\x{38e}-\\x{3a1}\\x{3a3}-\\x{3e1}\\x{3f0}-\\x{3ff}\\x{1d26}-\\x{1d2a}\\x{1d5d}-\\x{1d61}\\x{1d66}-\\x{1d6a}"
-     "\\x{1dbf}\\x{1f00}-\\x{1f15}\\x{1f18}-\\x{1f1d}\\x{1f20}-\\x{1f45}\\x{1f48}-\\x{1f4d}\\x{1f50}-\\x{1f57}"
-     "\\x{1f59}\\x{1f5b}\\x{1f5d}\\x{1f5f}-\\x{1f7d}\\x{1f80}-\\x{1fb4}\\x{1fb6}-\\x{1fc4}\\x{1fc6}-\\x{1fd3}"
-     "\\x{1fd6}-\\x{1fdb}\\x{1fdd}-\\x{1fef}\\x{1ff2}-\\x{1ff4}\\x{1ff6}-\\x{1ffe}\\x{2126}\\x{ab65}"
-     "\\x{10140}-\\x{1018e}\\x{101a0}\\x{1d200}-\\x{1d245}"},
-    {"Han", true,
-     "\\x{2e80}-\\x{2e99}\\x{2e9b}-\\x{2ef3}\\x{2f00}-\\x{2fd5}\\x{3005}\\x{3007}\\x{3021}-\\x{3029}"
-     "\\x{3038}-\\x{303b}\\x{3400}-\\x{4dbf}\\x{4e00}-\\x{9fff}\\x{f900}-\\x{fa6d}\\x{fa70}-\\x{fad9}"
-     "\\x{16fe2}-\\x{16fe3}\\x{16ff0}-\\x{16ff1}\\x{20000}-\\x{2a6df}\\x{2a700}-\\x{2b739}\\x{2b740}-\\x{2b81d}"
-     "\\x{2b820}-\\x{2cea1}\\x{2ceb0}-\\x{2ebe0}\\x{2ebf0}-\\x{2ee5d}\\x{2f800}-\\x{2fa1d}\\x{30000}-\\x{3134a}"
-     "\\x{31350}-\\x{323af}"},
-    {"Hangul", true,
-     "\\x{1100}-\\x{11ff}\\x{302e}-\\x{302f}\\x{3131}-\\x{318e}\\x{3200}-\\x{321e}\\x{3260}-\\x{327e}"
-     "\\x{a960}-\\x{a97c}\\x{ac00}-\\x{d7a3}\\x{d7b0}-\\x{d7c6}\\x{d7cb}-\\x{d7fb}\\x{ffa0}-\\x{ffbe}"
-     "\\x{ffc2}-\\x{ffc7}\\x{ffca}-\\x{ffcf}\\x{ffd2}-\\x{ffd7}\\x{ffda}-\\x{ffdc}"},
-    {"Hebrew", true,
-     "\\x{591}-\\x{5c7}\\x{5d0}-\\x{5ea}\\x{5ef}-\\x{5f4}\\x{fb1d}-\\x{fb36}\\x{fb38}-\\x{fb3c}\\x{fb3e}"
-     "\\x{fb40}-\\x{fb41}\\x{fb43}-\\x{fb44}\\x{fb46}-\\x{fb4f}"},
-    {"Hiragana", true,
-     "\\x{3041}-\\x{3096}\\x{309d}-\\x{309f}\\x{1b001}-\\x{1b11f}\\x{1b132}\\x{1b150}-\\x{1b152}\\x{1f200}"},
-    {"Katakana", true,
-     "\\x{30a1}-\\x{30fa}\\x{30fd}-\\x{30ff}\\x{31f0}-\\x{31ff}\\x{32d0}-\\x{32fe}\\x{3300}-\\x{3357}"
-     "\\x{ff66}-\\x{ff6f}\\x{ff71}-\\x{ff9d}\\x{1aff0}-\\x{1aff3}\\x{1aff5}-\\x{1affb}\\x{1affd}-\\x{1affe}"
-     "\\x{1b000}\\x{1b120}-\\x{1b122}\\x{1b155}\\x{1b164}-\\x{1b167}"},
-    {"Latin", true,
-     "\\x{41}-\\x{5a}\\x{61}-\\x{7a}\\x{aa}\\x{ba}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{2b8}\\x{2e0}-\\x{2e4}"
-     "\\x{1d00}-\\x{1d25}\\x{1d2c}-\\x{1d5c}\\x{1d62}-\\x{1d65}\\x{1d6b}-\\x{1d77}\\x{1d79}-\\x{1dbe}"
-     "\\x{1e00}-\\x{1eff}\\x{2071}\\x{207f}\\x{2090}-\\x{209c}\\x{212a}-\\x{212b}\\x{2132}\\x{214e}"
-     "\\x{2160}-\\x{2188}\\x{2c60}-\\x{2c7f}\\x{a722}-\\x{a787}\\x{a78b}-\\x{a7cd}\\x{a7d0}-\\x{a7d1}\\x{a7d3}"
-     "\\x{a7d5}-\\x{a7dc}\\x{a7f2}-\\x{a7ff}\\x{ab30}-\\x{ab5a}\\x{ab5c}-\\x{ab64}\\x{ab66}-\\x{ab69}"
-     "\\x{fb00}-\\x{fb06}\\x{ff21}-\\x{ff3a}\\x{ff41}-\\x{ff5a}\\x{10780}-\\x{10785}\\x{10787}-\\x{107b0}"
-     "\\x{107b2}-\\x{107ba}\\x{1df00}-\\x{1df1e}\\x{1df25}-\\x{1df2a}"},
-    {"Thai", true,
-     "\\x{e01}-\\x{e3a}\\x{e40}-\\x{e5b}"},
+/// General categories: the characters beyond Unicode 15.0, and those that changed.
+inline constexpr named_set category_additions[] = {
+    {"Cc", "[]"},
+    {"Cf", "[]"},
+    {"Ll", "[\\u0295\\u1c8a\\ua7cd\\ua7db\\U00010d70-\\U00010d85]"},
+    {"Lm", "[\\U00010d4e\\U00010d6f\\U00016d40-\\U00016d42\\U00016d6b-\\U00016d6c]"},
+    {"Lo", "[\\U000105c0-\\U000105f3\\U00010d4a-\\U00010d4d\\U00010d4f\\U00010ec2-\\U00010ec4\\U00011380-\\U00011389"
+     "\\U0001138b\\U0001138e\\U00011390-\\U000113b5\\U000113b7\\U000113d1\\U000113d3\\U00011bc0-\\U00011be0"
+     "\\U00013460-\\U000143fa\\U00016100-\\U0001611d\\U00016d43-\\U00016d6a\\U00018cff\\U0001e5d0-\\U0001e5ed"
+     "\\U0001e5f0\\U0002ebf0-\\U0002ee5d]"},
+    {"Lt", "[]"},
+    {"Lu", "[\\u1c89\\ua7cb-\\ua7cc\\ua7da\\ua7dc\\U00010d50-\\U00010d65]"},
+    {"Mc", "[\\U000113b8-\\U000113ba\\U000113c2\\U000113c5\\U000113c7-\\U000113ca\\U000113cc-\\U000113cd\\U000113cf"
+     "\\U0001171e\\U0001612a-\\U0001612c]"},
+    {"Me", "[]"},
+    {"Mn", "[\\u0897\\U00010d69-\\U00010d6d\\U00010efc\\U000113bb-\\U000113c0\\U000113ce\\U000113d0\\U000113d2"
+     "\\U000113e1-\\U000113e2\\U00011f5a\\U0001611e-\\U00016129\\U0001612d-\\U0001612f\\U0001e5ee-\\U0001e5ef]"},
+    {"Nd", "[\\U00010d40-\\U00010d49\\U000116d0-\\U000116e3\\U00011bf0-\\U00011bf9\\U00016130-\\U00016139"
+     "\\U00016d70-\\U00016d79\\U0001ccf0-\\U0001ccf9\\U0001e5f1-\\U0001e5fa]"},
+    {"Nl", "[]"},
+    {"No", "[]"},
+    {"Pc", "[]"},
+    {"Pd", "[\\U00010d6e]"},
+    {"Pe", "[]"},
+    {"Pf", "[]"},
+    {"Pi", "[]"},
+    {"Po", "[\\u1b4e-\\u1b4f\\u1b7f\\U000113d4-\\U000113d5\\U000113d7-\\U000113d8\\U00011be1\\U00016d6d-\\U00016d6f"
+     "\\U0001e5ff]"},
+    {"Ps", "[]"},
+    {"Sc", "[]"},
+    {"Sk", "[]"},
+    {"Sm", "[\\U00010d8e-\\U00010d8f]"},
+    {"So", "[\\u2427-\\u2429\\u2ffc-\\u2fff\\u31e4-\\u31e5\\u31ef\\U0001cc00-\\U0001ccef\\U0001cd00-\\U0001ceb3"
+     "\\U0001f8b2-\\U0001f8bb\\U0001f8c0-\\U0001f8c1\\U0001fa89\\U0001fa8f\\U0001fabe\\U0001fac6\\U0001fadc"
+     "\\U0001fadf\\U0001fae9\\U0001fbcb-\\U0001fbef]"},
+    {"Zl", "[]"},
+    {"Zp", "[]"},
+    {"Zs", "[]"},
+};
+
+/// Scripts: the characters beyond Unicode 15.0.
+inline constexpr named_set script_additions[] = {
+    {"Arabic", "[\\u0897\\U00010ec2-\\U00010ec4\\U00010efc]"},
+    {"Cyrillic", "[\\u1c89-\\u1c8a]"},
+    {"Devanagari", "[]"},
+    {"Greek", "[]"},
+    {"Han", "[\\U0002ebf0-\\U0002ee5d]"},
+    {"Hangul", "[]"},
+    {"Hebrew", "[]"},
+    {"Hiragana", "[]"},
+    {"Katakana", "[]"},
+    {"Latin", "[\\ua7cb-\\ua7cd\\ua7da-\\ua7dc]"},
+    {"Thai", "[]"},
+};
+
+/// Numerals of the Digits pre-tokenizer that no regular expression takes for one.
+inline constexpr const char* more_numerals = "[\\U00011de0-\\U00011de9\\U00016ff4-\\U00016ff6]";
+
+/// Lower case beyond Unicode 15.0: of first .. last, by adding `difference`.
+struct case_range {
+  char32_t first, last;
+  int difference;
+};
+inline constexpr case_range lower_additions[] = {
+    {0x1c89, 0x1c89, 1},
+    {0xa7cb, 0xa7cb, -42343},
+    {0xa7cc, 0xa7cc, 1},
+    {0xa7ce, 0xa7ce, 1},
+    {0xa7d2, 0xa7d2, 1},
+    {0xa7d4, 0xa7d4, 1},
+    {0xa7da, 0xa7da, 1},
+    {0xa7dc, 0xa7dc, -42561},
+    {0x10d50, 0x10d65, 32},
+    {0x16ea0, 0x16eb8, 27},
 };
 
 }  // namespace qkgeom::detail

@@ -7,7 +7,7 @@
 #include "arguments.hpp"
 #include "python.hpp"
 #include "qkgeom/report/analyse_layer.hpp"
-#include "qkgeom/sampling/heads.hpp"
+#include "qkgeom/sampling/head_draw.hpp"
 #include "watched_context.hpp"
 
 namespace qkgeom::python {

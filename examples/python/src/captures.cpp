@@ -11,7 +11,7 @@
 #include "python.hpp"
 #include "qkgeom/io/capture_writer.hpp"
 #include "qkgeom/report/analyse.hpp"
-#include "qkgeom/sampling/tokens.hpp"
+#include "qkgeom/sampling/token_draw.hpp"
 #include "watched_context.hpp"
 
 namespace qkgeom::python {

@@ -9,7 +9,7 @@
 
 namespace qkgeom {
 
-/// Zero-copy view of a row-major Eigen matrix, map or block. Column-major matrices and expressions do not compile.
+/// Views a row-major Eigen matrix, map or block without copying. Column-major matrices and expressions do not compile.
 /// Throws if the entries of a row are not contiguous.
 template <class Derived>
 matrix_view<const typename Derived::Scalar> as_view(const Eigen::MatrixBase<Derived>& m) requires(
@@ -22,7 +22,7 @@ matrix_view<const typename Derived::Scalar> as_view(const Eigen::MatrixBase<Deri
   return {m.derived().data(), m.rows(), m.cols(), m.derived().outerStride()};
 }
 
-/// Zero-copy view of a contiguous Eigen vector.
+/// Views a contiguous Eigen vector without copying.
 template <class Derived>
 vector_view<const typename Derived::Scalar> as_view(const Eigen::MatrixBase<Derived>& v) requires(
     bool(Derived::IsVectorAtCompileTime)) {
@@ -35,7 +35,7 @@ vector_view<const typename Derived::Scalar> as_view(const Eigen::MatrixBase<Deri
 template <class Derived>
 void as_view(const Eigen::PlainObjectBase<Derived>&& temporary) = delete;
 
-/// Zero-copy Eigen map of a result vector, or of a row-major result of `cols` columns. Throws if the sizes do not fit.
+/// Maps a result vector, or a row-major result of `cols` columns, without copying. Throws if the sizes do not fit.
 inline Eigen::Map<const Eigen::VectorXd> as_eigen(const std::vector<double>& v) {
   return {v.data(), static_cast<Eigen::Index>(v.size())};
 }

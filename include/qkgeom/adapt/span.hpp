@@ -10,7 +10,7 @@
 
 namespace qkgeom {
 
-/// Zero-copy view of a contiguous range.
+/// Views a contiguous range without copying.
 template <class T, std::size_t Extent>
 vector_view<const T> as_view(std::span<T, Extent> s) {
   return {s.data(), static_cast<index_t>(s.size())};
@@ -22,7 +22,7 @@ vector_view<const T> as_view(const std::vector<T>& v) {
 template <class T>
 void as_view(const std::vector<T>&& temporary) = delete;
 
-/// Zero-copy view of a contiguous range as a row-major matrix of `cols` columns. Throws if the sizes do not fit.
+/// Views a contiguous range as a row-major matrix of `cols` columns without copying. Throws if the sizes do not fit.
 template <class T, std::size_t Extent>
 matrix_view<const T> as_matrix(std::span<T, Extent> s, index_t cols) {
   require(cols > 0 && static_cast<index_t>(s.size()) % cols == 0, "as_matrix: ", s.size(), " values are no matrix of ",

@@ -9,8 +9,8 @@
 
 namespace qkgeom {
 
-/// Zero-copy view of a row-major xtensor container of rank 1, or of an xt::view of one. Throws if the rank is another
-/// or the values are not contiguous. Column-major and temporary containers do not compile.
+/// Views a row-major xtensor container or xt::view of rank 1 without copying. Throws if the rank differs or the values
+/// are not contiguous. Column-major and temporary containers do not compile.
 template <class C>
 auto as_vector(const C& x) {
   const auto* const first = detail::first_value("as_vector", x, 1);
@@ -20,7 +20,7 @@ template <class C>
 void as_vector(const C&& temporary) requires detail::holds_values<C>
 = delete;
 
-/// View of rank 2, (rows, cols). The values of a row must be contiguous, the rows need not.
+/// Views rank 2 as (rows, cols). The values of a row must be contiguous, the rows need not.
 template <class C>
 auto as_matrix(const C& x) requires requires {
   C::static_layout;
@@ -34,7 +34,7 @@ template <class C>
 void as_matrix(const C&& temporary) requires detail::holds_values<C>
 = delete;
 
-/// View of rank 3, (rows, heads, dim). The values of a head must be contiguous.
+/// Views rank 3 as (rows, heads, dim). The values of a head must be contiguous.
 template <class C>
 auto as_tensor(const C& x) {
   const auto* const first = detail::first_value("as_tensor", x, 3);
@@ -51,7 +51,7 @@ template <class C>
 void as_tensor(const C&& temporary) requires detail::holds_values<C>
 = delete;
 
-/// Zero-copy N-d xtensor expression of a result vector, valid as long as the vector.
+/// Views a result vector as an N-d xtensor expression, valid as long as the vector.
 template <std::size_t N>
 auto as_xtensor(const std::vector<double>& values, const std::array<std::size_t, N>& shape) {
   return xt::adapt(values.data(), values.size(), xt::no_ownership(), shape);
@@ -59,7 +59,7 @@ auto as_xtensor(const std::vector<double>& values, const std::array<std::size_t,
 template <std::size_t N>
 void as_xtensor(const std::vector<double>&& temporary, const std::array<std::size_t, N>& shape) = delete;
 
-/// Means of a plasticity heatmap (key distance, query distance); NaN where no pair falls.
+/// Returns the means of a plasticity heatmap (key distance, query distance); NaN where no pair falls.
 template <class Heatmap>
 xt::xtensor<double, 2> as_xtensor(const Heatmap& map) requires requires {
   map.mean(map.width, map.width);

@@ -4,10 +4,10 @@
 #include <memory>
 #include <vector>
 
-#include "qkgeom/backend/detail/cpu/kernels.hpp"
+#include "qkgeom/backend/detail/cpu/primitives.hpp"
 #include "qkgeom/backend/detail/each_matrix.hpp"
 #include "qkgeom/context/context.hpp"
-#include "qkgeom/context/row_turns.hpp"
+#include "qkgeom/context/row_rotation.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 
@@ -34,15 +34,15 @@ class cpu_context {
     pool_->for_each(n, [&](index_t i, int) { f(i); });
   }
 
-  /// Values that the host may read: the caller's own.
+  /// Returns values that the host may read: a view of the caller's memory.
   template <class T>
   host_values<std::remove_const_t<T>> host_copy(const vector_view<T>& x) {
     return host_values<std::remove_const_t<T>>(x);
   }
 
-  /// Moments of each head of x (n, heads, d) with the rows' positions (n), in tokens: of all rows, with the full
-  /// scatter, and of each bucket, with a scatter of kind `per_bucket`. bucket (n) is in [0, buckets), or -1 for a row
-  /// outside all. Throws on a row that is not finite; the error names `side`, head and row.
+  /// Computes moments of each head of x (n, heads, d) with the rows' positions (n), in tokens: over all rows, with the
+  /// full scatter, and over each bucket, with a scatter of kind `per_bucket`. bucket (n) is in [0, buckets), or -1 for
+  /// a row outside all. Throws on a row that is not finite; the error names `side`, head and row.
   template <class T>
   std::vector<side_moments> moments(const char* side, const tensor_view<const T>& x,
                                     const vector_view<const std::int32_t>& position,
@@ -50,17 +50,17 @@ class cpu_context {
     return cpu::moments(*pool_, side, cpu::widened(x), position, bucket, buckets, per_bucket);
   }
 
-  /// Eigenvalues (descending) and eigenvectors of symmetric (d, d) matrices. Throws where an entry is not finite.
+  /// Returns eigenvalues (descending) and eigenvectors of symmetric (d, d) matrices. Throws if an entry is not finite.
   std::vector<eigen_system> symmetric_eigen(const std::vector<const std::vector<double>*>& matrices, index_t d) {
     return backend::symmetric_eigen(*this, matrices, d);
   }
 
-  /// Factors F (d, rank) of symmetric positive semi-definite (d, d) matrices F F'.
+  /// Returns factors F (d, rank) of symmetric positive semi-definite (d, d) matrices F F'.
   std::vector<semidefinite_root> cholesky(const std::vector<const std::vector<double>*>& matrices, index_t d) {
     return backend::cholesky(*this, matrices, d);
   }
 
-  /// Sums over pairs of keys, one result per problem, where scores are Gaussian: over all pairs, or over those that
+  /// Sums over pairs of keys under Gaussian scores, one result per problem: over all pairs, or over the pairs that
   /// `request` draws. Values too large or too small for f32 arithmetic are computed in f64. k is (n, key heads, d);
   /// `groups` says which of its rows are keys. Throws on a key that is not finite, on a weight that is negative or not
   /// finite, and on a weight for drawn pairs.
@@ -71,9 +71,9 @@ class cpu_context {
                                groups, problems, request);
   }
 
-  /// Sums over all pairs of keys under observed queries, one result per problem. q is (n_q, query heads, d), k is (n,
-  /// key heads, d). Scores are computed in `precision`, none being `usual_precision`; those of values too large or too
-  /// small for f32 in f64. Throws on a key that is not finite.
+  /// Sums over all pairs of keys under observed queries, one result per problem. q is (n_q, query heads, d), k (n, key
+  /// heads, d). Scores use `precision` (default: `usual_precision`), and f64 where values leave the range of f32.
+  /// Throws if a key is not finite.
   template <class T>
   std::vector<pair_sums> empirical_pairs(const tensor_view<const T>& q, const tensor_view<const T>& k,
                                          const keys_by_document& groups, const std::vector<empirical_problem>& problems,
@@ -82,12 +82,12 @@ class cpu_context {
                                 groups, problems);
   }
 
-  /// y (n, heads, d) = x (n, heads, d), whose row i stood at position from[i], turned to position to[i]; `turns` is
-  /// turns_between (rotary/turn.hpp) of two rotary embeddings. Angles and products in f64; y is of float or double.
+  /// Rotates row i of x (n, heads, d), which stood at position from[i], to position to[i] and writes it to y (n, heads,
+  /// d), of float or double. `rotation` comes from `rotation_between` of two rotary embeddings. Computes in f64.
   template <class From, class To>
-  void turn_rows(const tensor_view<const From>& x, const vector_view<const std::int32_t>& from, const row_turns& turns,
-                 const vector_view<const std::int32_t>& to, const tensor_view<To>& y) {
-    const auto slot = turned_slot_of(x, from, turns, to, y, turns.planes.data());
+  void rotate_rows(const tensor_view<const From>& x, const vector_view<const std::int32_t>& from,
+                   const row_rotation& rotation, const vector_view<const std::int32_t>& to, const tensor_view<To>& y) {
+    const auto slot = rotated_slot_of(x, from, rotation, to, y, rotation.planes.data());
     for_each(x.rows, [&](index_t i) {
       for (index_t s = 0; s < slot.slots(); ++s) slot.at(i, s);
     });

@@ -13,20 +13,19 @@
 #include "qkgeom/backend/detail/launch/launch_observed.hpp"
 #include "qkgeom/backend/detail/launch/launch_pairs.hpp"
 #include "qkgeom/backend/detail/thrust/primitives.hpp"
-#include "qkgeom/backend/detail/thrust/scatter.hpp"
+#include "qkgeom/backend/detail/thrust/scatter_by_products.hpp"
 
 namespace qkgeom {
 
-/// How the pair kernel multiplies keys: as two bf16 per value (as good as f32, three products), or rounded to one bf16.
-/// With a weight or with terms it is always two.
+/// How the pair kernel multiplies keys: as two bf16 per value (as good as f32, three products), or as one. A weight or
+/// terms always use two.
 enum class gram_products { split_bf16, bf16 };
 
 struct cuda_options {
   cudaStream_t stream = nullptr;  ///< the caller's; must outlive the context
   gram_products products = gram_products::split_bf16;
-  std::size_t scratch_bytes = std::size_t{4}
-                              << 30;  ///< device memory for the keys and sums, or the scores, of a launch
-  int threads = 0;                    ///< of the host, for work on results; 0 or less: one per core
+  std::size_t scratch_bytes = std::size_t{4} << 30;  ///< device memory for a launch's keys and sums, or scores
+  int threads = 0;                                   ///< host threads for work on results; 0 or less: one per core
 };
 
 /// Runs every primitive on the current CUDA device, on the caller's stream, on views of device memory. Members are
@@ -53,24 +52,24 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
                                     const vector_view<const std::int32_t, space>& position,
                                     const std::vector<std::int32_t>& bucket, index_t buckets, scatter_kind per_bucket);
 
-  /// See cpu_context::symmetric_eigen; one batch of cuSOLVER.
+  /// See cpu_context::symmetric_eigen; runs one batch of cuSOLVER.
   std::vector<eigen_system> symmetric_eigen(const std::vector<const std::vector<double>*>& matrices, index_t d) {
     return cuda_kernels::symmetric_eigen(
         device(), *handles_, (*slots_)[0], [&](index_t n, auto&& f) { for_each(n, f); }, matrices, d);
   }
 
-  /// See cpu_context::gaussian_pairs. Sums of terms in f32 err by at most 1e-5 of their size, those of variances by
-  /// 1e-5 of the sum of v. Throws on `request.weight`, which runs on the host alone: give the weight as an argument.
+  /// See cpu_context::gaussian_pairs. Sums of terms in f32 err by at most 1e-5 of their size, sums of variances by 1e-5
+  /// of the sum of v. Throws on `request.weight`, which runs only on the host: give the weight as an argument.
   template <class T>
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request);
-  /// The same with a weight that runs on the device: double(const key_pair&).
+  /// Does the same with a weight that runs on the device: double(const key_pair&).
   template <class T, class Weight>
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request,
                                         const Weight& weight);
 
-  /// See cpu_context::empirical_pairs. At most 2^20 queries per bucket in f32.
+  /// See cpu_context::empirical_pairs. f32 allows at most 2^20 queries per bucket.
   template <class T>
   std::vector<pair_sums> empirical_pairs(const tensor_view<const T, space>& q, const tensor_view<const T, space>& k,
                                          const keys_by_document& groups, const std::vector<empirical_problem>& problems,
@@ -163,8 +162,8 @@ std::vector<pair_sums> cuda_context::empirical_pairs(const tensor_view<const T, 
                                                                 problems)();
 }
 
-/// The members of cuda_context for rows of T. A build of many programs may compile them once (.cmake/precompiled_cuda.cu)
-/// and define QKGEOM_PRECOMPILED_CUDA in every unit.
+/// The members of cuda_context for rows of T. A build of many programs may compile them once
+/// (.cmake/precompiled_cuda.cu) and define QKGEOM_PRECOMPILED_CUDA in every unit.
 #define QKGEOM_CUDA_MEMBERS(prefix, T)                                                                              \
   prefix template std::vector<side_moments> cuda_context::moments(                                                  \
       const char*, const tensor_view<const T, memory_space::device>&,                                               \

@@ -8,12 +8,12 @@
 namespace qkgeom {
 
 struct thrust_options {
-  int threads = 0;  ///< of the host, for d x d work; 0 or less: one per core
+  int threads = 0;  ///< host threads for d x d work; 0 or less: one per core
 };
 
 /// Runs every primitive through Thrust's algorithms on any policy, e.g. `thrust_context ctx{thrust::omp::par}`.
-/// `Memory` (see core/buffer.hpp) allocates what the policy can reach. It is plain rather than fast: an item is a tile
-/// of pairs, and pairs are taken from differences of keys. Results do not depend on the number of the policy's threads.
+/// `Memory` (see core/buffer.hpp) allocates memory that the policy can reach. It is plain rather than fast: an item is
+/// a tile of pairs, and pairs are computed from differences of keys. Results do not depend on the number of threads.
 /// Use a context from one thread at a time. Members are those of cpu_context; views are of `Memory::space`.
 template <class Policy, class Memory = cpu_memory>
 class thrust_context : public thrust_kernels::primitives<Policy, Memory> {

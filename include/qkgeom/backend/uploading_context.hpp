@@ -18,11 +18,10 @@ namespace qkgeom {
 
 /// Takes views of host memory and computes on another context, whose views are of its own memory: after `cuda_context
 /// gpu; uploading_context ctx{gpu};`, `ctx` does for rows in host memory what `gpu` does for rows on the device. Each
-/// call uploads the heads of its views, packed, and keeps nothing but the keys of a `prepared_layer`: a pointer does
-/// not tell whether its values have changed since the last call. A weight that runs on the host alone
-/// (`pair_request::weight`) is summed there by a cpu_context; see `device_weighted_pairs` for weights of a device.
-/// `Context::memory()` is the memory that it computes on. The other context must outlive this one. Use a context from
-/// one thread at a time.
+/// call uploads the heads of its views, packed, and keeps only the keys of a `prepared_layer`: a pointer does not tell
+/// whether its values have changed since the last call. A cpu_context sums weights that run only on the host
+/// (`pair_request::weight`); see `device_weighted_pairs` for weights of a device. `Context::memory()` is the memory
+/// that it computes on. The other context must outlive this one. Use a context from one thread at a time.
 template <context Context>
 class uploading_context {
  public:
@@ -38,14 +37,13 @@ class uploading_context {
     remote_->for_each(n, std::forward<F>(f));
   }
 
-  /// Values that the host may read: the caller's own.
+  /// Returns values that the host may read: a view of the caller's memory.
   template <class T>
   host_values<std::remove_const_t<T>> host_copy(const vector_view<T>& x) {
     return host_values<std::remove_const_t<T>>(x);
   }
 
-  /// Until the returned value is gone, calls on this very view of these rows share one copy. The rows must not change
-  /// meanwhile.
+  /// Lets calls on this very view share one copy of its rows, which must not change, while the returned value lives.
   template <class T>
   [[nodiscard]] std::shared_ptr<const void> keep(const tensor_view<const T>& x) {
     const auto rows = upload(x);
@@ -84,7 +82,7 @@ class uploading_context {
     const auto keys = upload(k);
     return remote_->gaussian_pairs(keys.view, groups, problems, request);
   }
-  /// The same with a weight that runs where the other context computes.
+  /// Does the same with a weight that runs where the other context computes.
   template <class T, class Weight>
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request,
@@ -114,7 +112,7 @@ class uploading_context {
     tensor_view<const T, remote_space> view;
   };
 
-  /// What tells a view from all others.
+  /// The identity of a view.
   using view_name = std::tuple<std::type_index, const void*, index_t, index_t, index_t, index_t, index_t>;
   template <class T>
   static view_name name_of(const tensor_view<const T>& x) {
@@ -173,7 +171,7 @@ class uploading_context {
 
   Context* remote_;
   std::vector<kept_rows> kept_;
-  std::optional<cpu_context> host_context_;  // made at the first weight that runs on the host alone
+  std::optional<cpu_context> host_context_;  // made at the first weight that runs only on the host
 };
 
 }  // namespace qkgeom

@@ -9,7 +9,7 @@
 
 #include "qkgeom/context/pair_problem.hpp"
 #include "qkgeom/context/row_moments.hpp"
-#include "qkgeom/context/row_turns.hpp"
+#include "qkgeom/context/row_rotation.hpp"
 #include "qkgeom/core/view.hpp"
 
 namespace qkgeom {
@@ -43,7 +43,7 @@ struct semidefinite_root {
   std::vector<double> factor;
 };
 
-/// Runs independent work on the host, and copies values of the context's memory to the host.
+/// A context that runs independent work on the host and copies values to it.
 template <class C>
 concept runs_host_work = requires(C& ctx, const vector_view<const std::int32_t, C::space>& values, void (*f)(index_t)) {
   { C::space } -> std::convertible_to<memory_space>;
@@ -51,7 +51,7 @@ concept runs_host_work = requires(C& ctx, const vector_view<const std::int32_t, 
   { ctx.host_copy(values) } -> std::same_as<host_values<std::int32_t>>;
 };
 
-/// Moments of rows: see cpu_context::moments.
+/// A context that sums moments of rows: see cpu_context::moments.
 template <class C>
 concept sums_moments = requires(C& ctx, const tensor_view<const float, C::space>& x,
                                 const vector_view<const std::int32_t, C::space>& position,
@@ -59,14 +59,14 @@ concept sums_moments = requires(C& ctx, const tensor_view<const float, C::space>
   { ctx.moments("q", x, position, bucket, index_t{}, scatter_kind::full) } -> std::same_as<std::vector<side_moments>>;
 };
 
-/// Work on symmetric (d, d) matrices: see cpu_context::symmetric_eigen and cpu_context::cholesky.
+/// A context that decomposes symmetric (d, d) matrices: see cpu_context::symmetric_eigen and cpu_context::cholesky.
 template <class C>
 concept solves_symmetric = requires(C& ctx, const std::vector<const std::vector<double>*>& matrices) {
   { ctx.symmetric_eigen(matrices, index_t{}) } -> std::same_as<std::vector<eigen_system>>;
   { ctx.cholesky(matrices, index_t{}) } -> std::same_as<std::vector<semidefinite_root>>;
 };
 
-/// Sums over pairs of keys: see cpu_context::gaussian_pairs and cpu_context::empirical_pairs.
+/// A context that sums over pairs of keys: see cpu_context::gaussian_pairs and cpu_context::empirical_pairs.
 template <class C>
 concept sums_pairs = requires(C& ctx, const tensor_view<const float, C::space>& x, const keys_by_document& keys,
                               const std::vector<pair_problem>& problems, const pair_request& request,
@@ -76,15 +76,15 @@ concept sums_pairs = requires(C& ctx, const tensor_view<const float, C::space>& 
   { ctx.empirical_pairs(x, x, keys, observed, precision) } -> std::same_as<std::vector<pair_sums>>;
 };
 
-/// Turns rows by rotary embeddings: see cpu_context::turn_rows. No analysis asks for it.
+/// A context that rotates rows: see cpu_context::rotate_rows. No analysis asks for it.
 template <class C>
-concept turns_rows = requires(C& ctx, const tensor_view<const float, C::space>& x,
-                              const vector_view<const std::int32_t, C::space>& position, const row_turns& turns,
-                              const tensor_view<float, C::space>& y) {
-  ctx.turn_rows(x, position, turns, position, y);
+concept rotates_rows = requires(C& ctx, const tensor_view<const float, C::space>& x,
+                                const vector_view<const std::int32_t, C::space>& position, const row_rotation& rotation,
+                                const tensor_view<float, C::space>& y) {
+  ctx.rotate_rows(x, position, rotation, position, y);
 };
 
-/// Where an analysis runs. `C::space` is the memory of its views; the primitives take every element type as they take
+/// What an analysis runs on. `C::space` is the memory of its views. The primitives accept every element type, not only
 /// float. Every algorithm of the library is written once, over a context.
 template <class C>
 concept context = runs_host_work<C> && sums_moments<C> && solves_symmetric<C> && sums_pairs<C>;

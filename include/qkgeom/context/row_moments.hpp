@@ -8,12 +8,12 @@
 
 namespace qkgeom {
 
-/// Sizes of queries and keys that f64 takes: products of four values stay inside its range.
+/// Sizes of values that f64 sums accept: products of four such values stay inside its range.
 inline constexpr double smallest_size = 1e-70, largest_size = 1e70;
-/// Whether `largest`, the largest size of some values, is one; zeros are taken.
+/// Whether `largest`, the largest size of some values, is 0 or within these bounds.
 inline bool takes_size(double largest) { return largest == 0 || (largest >= smallest_size && largest <= largest_size); }
 
-/// Second moments of x to keep.
+/// Which second moments of x are kept.
 enum class scatter_kind { diagonal, full };
 
 /// Mergeable moments of rows (x, t), x of size d, t the position in tokens: sums of squares and products about the
@@ -32,16 +32,16 @@ struct row_moments {
   }
   index_t dim() const { return static_cast<index_t>(mean.size()); }
   bool has_full_scatter() const { return xx.size() == mean.size() * mean.size(); }
-  /// sum (x_i - mean_i)^2.
+  /// Returns sum (x_i - mean_i)^2.
   double xx_diagonal(index_t i) const { return xx[has_full_scatter() ? i * dim() + i : i]; }
   bool operator==(const row_moments&) const = default;
 };
 
-/// Adds the moments of further rows (Chan, Golub & LeVeque 1979). Full moments merge into diagonal ones, not the other
-/// way round. Throws if head sizes differ.
+/// Adds the moments of further rows (Chan, Golub & LeVeque 1979). Full moments merge into diagonal ones, but not
+/// diagonal ones into full ones. Throws if head sizes differ.
 QKGEOM_INLINE void merge(row_moments& into, const row_moments& from);
 
-/// Moments of one side (queries or keys) of a head: of all rows, and per bucket.
+/// Moments of one side (queries or keys) of a head: over all rows, and per bucket.
 struct side_moments {
   row_moments total;                ///< with the full scatter
   std::vector<row_moments> bucket;  ///< (buckets); rows outside all buckets count in `total` only

@@ -31,11 +31,11 @@ class bucket_edges {
   index_t count() const { return edges_.empty() ? 0 : static_cast<index_t>(edges_.size()) - 1; }
   index_t start(index_t b) const { return edges_[b]; }
   index_t end(index_t b) const { return edges_[b + 1]; }
-  /// Half the sum of the two edges, in tokens (tau_q of section 4.4.3).
+  /// Returns half the sum of the two edges, in tokens (tau_q of section 4.4.3).
   double middle(index_t b) const { return 0.5 * static_cast<double>(start(b) + end(b)); }
   const std::vector<index_t>& edges() const { return edges_; }
 
-  /// Bucket of position t, or -1 outside all buckets.
+  /// Returns the bucket of position t, or -1 outside all buckets.
   index_t operator()(index_t t) const {
     if (count() == 0 || t < edges_.front() || t >= edges_.back()) return -1;
     if (uniform_width_) return (t - edges_.front()) / uniform_width_;
@@ -48,7 +48,7 @@ class bucket_edges {
   index_t uniform_width_ = 0;
 };
 
-/// A type that lays buckets over the positions [0, length).
+/// A type that divides the positions [0, length) into buckets.
 template <class B>
 concept bucketing = requires(const B& b, index_t length) {
   { b.edges(length) } -> std::convertible_to<bucket_edges>;
@@ -67,7 +67,7 @@ struct uniform_buckets {
   }
 };
 
-/// `bucket = max(floor(log2(t + 1)), floor(log2(minimum)))`: edges at 2^b - 1, those below `minimum` joined.
+/// `bucket = max(floor(log2(t + 1)), floor(log2(minimum)))`: edges at 2^b - 1; buckets below `minimum` are joined.
 struct log2_buckets {
   index_t minimum = 1;
 
@@ -83,7 +83,7 @@ struct log2_buckets {
   }
 };
 
-/// Buckets by given ascending edges, e.g. {0, 1024, 2048, 4096}. Positions outside belong to none.
+/// Buckets between given ascending edges, e.g. {0, 1024, 2048, 4096}. Positions outside the edges are in no bucket.
 struct edge_buckets {
   std::vector<index_t> values;
 

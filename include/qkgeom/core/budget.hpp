@@ -16,10 +16,10 @@ namespace qkgeom {
 /// small file cannot demand memory or time without bound. docs/formats.md lists the amounts.
 class budget {
  public:
-  /// `exceeded` is the sentence of the error that `spend` throws.
+  /// `exceeded` is the message of the error that `spend` throws.
   budget(std::uint64_t amount, std::string exceeded) : left_(amount), exceeded_(std::move(exceeded)) {}
 
-  /// Takes `amount` from what is left. Throws `error` if that is less.
+  /// Spends `amount`. Throws `error` if less than that is left.
   void spend(std::uint64_t amount) {
     require(amount <= left_, exceeded_);
     left_ -= amount;
@@ -30,7 +30,7 @@ class budget {
   std::string exceeded_;
 };
 
-/// The product of numbers that are at least 0; the largest integer where it does not fit.
+/// Multiplies non-negative numbers; returns the largest integer where the product does not fit.
 inline index_t saturated_product(std::initializer_list<index_t> factors) {
   index_t product = 1;
   bool fits = true;

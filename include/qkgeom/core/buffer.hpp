@@ -12,7 +12,7 @@
 
 namespace qkgeom {
 
-/// Allocates host memory, 64-byte aligned. A device has a type of its own with the same members.
+/// Allocates host memory, 64-byte aligned. Device memory is another type with the same members.
 struct cpu_memory {
   static constexpr memory_space space = memory_space::host;
   void* allocate(std::size_t bytes) const { return ::operator new(bytes, line); }

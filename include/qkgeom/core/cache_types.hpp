@@ -14,10 +14,10 @@ namespace qkgeom {
 /// How a key-value cache stores keys: the types of llama.cpp's --cache-type-k.
 enum class cache_type { f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0, iq4_nl };
 
-/// Values of a block: the types from q8_0 on store one or two half-precision numbers for so many values.
+/// Values of a block: the types from q8_0 on store one or two half-precision numbers per block.
 inline constexpr index_t cache_block = 32;
 
-/// A cache type's name, and the bits that a value takes, those of its block's scale and minimum included.
+/// A cache type, its name, and its bits per value, including the block's scale and minimum.
 struct cache_type_entry {
   cache_type type;
   std::string_view name;
@@ -33,7 +33,7 @@ constexpr double bits_of(cache_type t) { return cache_types[static_cast<int>(t)]
 /// Whether the type stores blocks of `cache_block` values.
 QKGEOM_HD constexpr bool has_blocks(cache_type t) { return t >= cache_type::q8_0; }
 
-/// The type of this name. Throws `error` naming the types.
+/// Returns the type with this name. Throws `error` that lists the types.
 inline cache_type parse_cache_type(std::string_view name) {
   std::string known;
   for (const auto& t : cache_types) {
@@ -49,9 +49,9 @@ inline void require_blocks(cache_type t, index_t dim) {
           ": it takes blocks of ", cache_block, ", as llama.cpp's cache does");
 }
 
-/// The numbers that a cache of type `t` gives back for x (n), to `out` (n), which may be x. n is a multiple of
-/// `cache_block` if the type has blocks. Blocks are rounded as ggml's reference functions do, in single precision
-/// without fused multiply-adds; iq4_nl sums its scale in f64. Scales above 65504 become infinite there too.
+/// Writes to `out` (n) the values that a cache of type `t` gives back for x (n); `out` may be x. n is a multiple of
+/// `cache_block` if the type has blocks. Blocks are rounded like ggml's reference functions, in single precision
+/// without fused multiply-adds; iq4_nl sums its scale in f64. Scales above 65504 become infinite, as in ggml.
 QKGEOM_HD inline void round_as_cached(cache_type t, const float* x, index_t n, float* out);
 
 }  // namespace qkgeom

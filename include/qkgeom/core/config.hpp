@@ -20,9 +20,8 @@
 #define QKGEOM_ROLLED
 #endif
 
-/// Heavy functions that are not templates are inline, and their bodies are included where they are declared. A build of
-/// many programs may compile these bodies once (.cmake/precompiled.cpp) and define QKGEOM_PRECOMPILED in every unit,
-/// which then sees declarations only.
+/// Heavy functions that are not templates are inline, with their bodies included where they are declared. A build of
+/// many programs may compile the bodies once (.cmake/precompiled.cpp) and define QKGEOM_PRECOMPILED in every unit.
 #if defined(QKGEOM_PRECOMPILED)
 #define QKGEOM_INLINE
 #else
@@ -34,7 +33,7 @@ namespace qkgeom {
 /// Sizes, row numbers and token positions. Signed, so that differences are safe.
 using index_t = std::int64_t;
 
-/// The smallest multiple of `multiple` that is at least n >= 0.
+/// Rounds n >= 0 up to a multiple of `multiple`.
 QKGEOM_HD constexpr index_t round_up(index_t n, index_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 }  // namespace qkgeom

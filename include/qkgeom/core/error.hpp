@@ -13,7 +13,7 @@ class error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Throws `error`; its text is all `parts`, streamed one after another.
+/// Throws `error` with the text of all `parts`, streamed one after another.
 template <class... Parts>
 [[noreturn, gnu::cold]] void fail(const Parts&... parts) {
   std::ostringstream text;
@@ -21,7 +21,7 @@ template <class... Parts>
   throw error(text.str());
 }
 
-/// `fail(parts...)` unless `condition` holds.
+/// Calls `fail(parts...)` unless `condition` holds.
 template <class... Parts>
 void require(bool condition, const Parts&... parts) {
   if (!condition) [[unlikely]]

@@ -26,7 +26,7 @@ struct head_view {
   matrix_view<const T, Space> k;
   vector_view<const std::int32_t, Space> k_position;
   vector_view<const std::int32_t, Space> k_document;
-  std::optional<index_t> window{};  ///< sliding window in tokens; none: full attention
+  std::optional<index_t> window{};  ///< sliding window in tokens; empty: full attention
 };
 template <class T, class U, class P, memory_space S, class... Rest>
 head_view(matrix_view<T, S>, vector_view<P, S>, vector_view<P, S>, matrix_view<U, S>, Rest...)
@@ -46,15 +46,15 @@ struct layer_view {
   vector_view<const std::int32_t, Space> k_position;
   vector_view<const std::int32_t, Space> k_document;
   std::vector<index_t> key_of_query;  ///< (query heads) index of the key head that each query head reads
-  std::optional<index_t> window{};    ///< sliding window in tokens; none: full attention
+  std::optional<index_t> window{};    ///< sliding window in tokens; empty: full attention
 
-  /// Query head h with the key head that it reads.
+  /// Returns query head h with the key head that it reads.
   head_view<T, Space> head(index_t h) const {
     return {q.head(h), q_position, q_document, k.head(key_of_query[h]), k_position, k_document, window};
   }
 };
 
-/// One head as a layer of one head: algorithms are written for layers alone.
+/// Views one head as a layer of one head: algorithms are written only for layers.
 template <class T, memory_space S>
 layer_view<T, S> as_layer(const head_view<T, S>& h) {
   return {{h.q.data, h.q.rows, 1, h.q.cols, h.q.row_stride, h.q.cols},
@@ -67,7 +67,7 @@ layer_view<T, S> as_layer(const head_view<T, S>& h) {
           h.window};
 }
 
-/// The shapes of a layer, whatever its elements and their memory. Valid as long as the layer.
+/// The shapes of a layer, for any element type and memory. Valid as long as the layer.
 struct layer_shape {
   struct side {
     index_t rows, heads, dim, row_stride, positions, documents;

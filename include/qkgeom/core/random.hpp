@@ -24,9 +24,9 @@ QKGEOM_HD inline std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_
   return counter;
 }
 
-/// Use of a stream of draws. It belongs to the stream's key, so that two uses never share bits. Only `permutation` has
-/// two uses, rows (stats/resampling.hpp) and positions (geometry/complement.hpp): they permute different data, and a
-/// number of its own for each would change published results.
+/// Use of a stream of draws. It is part of the stream's key, so that two uses never share bits. Only `permutation` has
+/// two uses, rows (stats/resampling.hpp) and positions (geometry/complement.hpp): they permute different data, and
+/// separate numbers would change published results.
 enum class draw : std::uint32_t {
   query_token = 1,
   key_token = 2,
@@ -42,10 +42,11 @@ enum class draw : std::uint32_t {
   sign_flip = 12,
   probe = 13,
   stretched_position = 14,
-  stationary_key = 15
+  stationary_key = 15,
+  softmax_query = 16
 };
 
-/// A stateless stream of random numbers: entry i depends on (seed, document, layer, use, i) alone.
+/// A stateless stream of random numbers: entry i depends only on (seed, document, layer, use, i).
 struct random_stream {
   std::uint64_t seed = 0;
   std::uint32_t document = 0;
@@ -57,17 +58,17 @@ struct random_stream {
                        static_cast<std::uint32_t>(i >> 32) ^ (static_cast<std::uint32_t>(use) << 24), document, layer},
                       {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
   }
-  /// Uniform on [0, 1) with 53 bits.
+  /// Returns a number uniform on [0, 1) with 53 bits.
   QKGEOM_HD double uniform(std::uint64_t i) const {
     const auto b = bits(i);
     return static_cast<double>((std::uint64_t{b[0]} << 21) ^ (b[1] >> 11)) * 0x1p-53;
   }
-  /// Standard normal (Box and Muller), equal on all machines up to the rounding of log and cos.
+  /// Returns a standard normal number (Box and Muller), equal on all machines up to the rounding of log and cos.
   double normal(std::uint64_t i) const {
     const double u = 1.0 - uniform(2 * i), v = uniform(2 * i + 1);
     return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v);
   }
-  /// Uniform on {0, ..., n - 1}; the bias is below n / 2^64.
+  /// Returns a number uniform on {0, ..., n - 1}; the bias is below n / 2^64.
   QKGEOM_HD std::uint64_t below(std::uint64_t i, std::uint64_t n) const {
     const auto b = bits(i);
     const std::uint64_t x = (std::uint64_t{b[2]} << 32) | b[3];

@@ -42,7 +42,7 @@ struct f16 {
     const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
     const std::uint32_t magnitude = bits & 0x7fffu;
     if (magnitude >= 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13));
-    // Shifted left by 13 bits the exponent is 112 too small; the product corrects it, subnormals included.
+    // After a shift by 13 bits the exponent is 112 too small; the product corrects it, also for subnormals.
     const float scaled = std::bit_cast<float>(magnitude << 13) * std::bit_cast<float>(0x77800000u);
     return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(scaled));
   }
@@ -63,7 +63,6 @@ struct f16 {
   friend bool operator==(f16, f16) = default;
 };
 
-/// Element types of tensors.
 enum class dtype { bf16, f16, f32, f64, i32, i64 };
 
 /// Default type of arithmetic on elements of type T: f64 for f64, else f32.
@@ -75,7 +74,7 @@ inline constexpr bool is_element_v =
     std::is_same_v<std::remove_cv_t<T>, bf16> || std::is_same_v<std::remove_cv_t<T>, f16> ||
     std::is_same_v<std::remove_cv_t<T>, float> || std::is_same_v<std::remove_cv_t<T>, double>;
 
-/// x as an element of type T, rounded to nearest.
+/// Rounds x to the nearest value of type T.
 template <class T>
 T round_to(double x) {
   if constexpr (std::is_same_v<T, bf16> || std::is_same_v<T, f16>)
@@ -103,7 +102,6 @@ constexpr dtype dtype_of() {
   }
 }
 
-/// Bytes per element.
 constexpr std::size_t size_of(dtype t) {
   switch (t) {
     case dtype::bf16:
@@ -117,7 +115,7 @@ constexpr std::size_t size_of(dtype t) {
   }
 }
 
-/// Name as safetensors writes it: "BF16", "F16", "F32", "F64", "I32", "I64".
+/// Returns the name that safetensors uses: "BF16", "F16", "F32", "F64", "I32", "I64".
 constexpr std::string_view name_of(dtype t) {
   constexpr std::string_view names[] = {"BF16", "F16", "F32", "F64", "I32", "I64"};
   return names[static_cast<int>(t)];

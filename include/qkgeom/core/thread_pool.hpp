@@ -12,12 +12,10 @@
 
 namespace qkgeom {
 
-/// A fixed set of threads that run the iterations of loops. Iterations are independent, so results do not depend on the
-/// number of threads.
+/// A fixed set of threads that run loops of independent iterations; results do not depend on the number of threads.
 class thread_pool {
  public:
-  /// The calling thread is one of the `threads`; 0 or less: one per core. Throws `error` if the system cannot start
-  /// them.
+  /// The calling thread is one of the `threads` (0 or less: one per core). Throws `error` if they cannot be started.
   explicit thread_pool(int threads = 0);
   thread_pool(const thread_pool&) = delete;
   thread_pool& operator=(const thread_pool&) = delete;
@@ -59,7 +57,7 @@ class thread_pool {
   }
 
  private:
-  /// Marks a loop that the current thread works on, as thread number `thread` of the pool, while this object lives.
+  /// Marks the loop that the current thread works on, as thread number `thread` of the pool, while this object lives.
   /// Loops of several pools may be nested.
   struct running_loop {
     const thread_pool* pool;
@@ -72,7 +70,7 @@ class thread_pool {
     ~running_loop() { innermost() = outer; }
   };
   static const running_loop*& innermost();
-  /// The loop of this pool that the current thread works on; null if there is none.
+  /// Returns the loop of this pool that the current thread works on; null if there is none.
   const running_loop* loop_here() const;
 
   void end_workers();

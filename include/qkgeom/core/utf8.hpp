@@ -9,7 +9,7 @@
 
 namespace qkgeom {
 
-/// Bytes of the UTF-8 character that starts with `lead`; 1 for a byte that starts none.
+/// Returns the length of the UTF-8 character that starts with `lead`, in bytes; 1 if no character starts with it.
 inline std::size_t utf8_size(unsigned char lead) {
   if (lead < 0xc2) return 1;
   return lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 1;
@@ -24,7 +24,7 @@ inline std::size_t well_formed_size(std::string_view text, std::size_t i, std::s
   if (lead < 0x80) return 1;
   const std::size_t n = utf8_size(lead);
   if (n == 1) return 0;
-  // The second byte's range excludes overlong forms, surrogates and what lies beyond U+10FFFF.
+  // The range of the second byte excludes overlong forms, surrogates and code points beyond U+10FFFF.
   const unsigned char low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
   const unsigned char high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
   for (std::size_t j = 1; j < n; ++j) {
@@ -38,8 +38,8 @@ inline std::size_t well_formed_size(std::string_view text, std::size_t i, std::s
   return n;
 }
 
-/// Text from an untrusted file as an error may show it: at most `longest` bytes, cut between characters; '?' for each
-/// control character (C0, DEL, C1) and each ill-formed part.
+/// Returns text from an untrusted file as an error may show it: at most `longest` bytes, cut between characters, with
+/// '?' for each control character (C0, DEL, C1) and each ill-formed part.
 QKGEOM_INLINE std::string printable(std::string_view text, std::size_t longest = 60);
 
 }  // namespace qkgeom

@@ -7,7 +7,7 @@
 
 namespace qkgeom {
 
-/// Memory that a view points to. Views of different spaces are different types and do not convert.
+/// The memory that a view points to. Views of different spaces are different types and do not convert.
 enum class memory_space { host, device };
 
 /// Contiguous vector (size). Owns nothing.
@@ -58,7 +58,7 @@ struct tensor_view {
 template <class T>
 tensor_view(T*, index_t, index_t, index_t, index_t, index_t) -> tensor_view<T>;
 
-/// View of a packed (rows, heads, dim) tensor.
+/// Views a packed (rows, heads, dim) tensor.
 template <class T>
 tensor_view<T> packed_tensor(T* data, index_t rows, index_t heads, index_t dim) {
   return {data, rows, heads, dim, heads * dim, dim};

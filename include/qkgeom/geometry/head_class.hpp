@@ -22,15 +22,14 @@ constexpr std::string_view name_of(head_class c) {
   return names[static_cast<int>(c)];
 }
 
-/// Thresholds on |r|.
 struct class_thresholds {
   double low = 0.3;
   double high = 0.7;
 };
 
-/// position_dominated: |r_q| and |r_k| above `high`; q_positional: |r_q| alone; k_positional: |r_k| above `high`, |r_q|
-/// below `low`; content_focused: both below `low`; mixed: all others. The thesis counts k_positional as mixed. Throws
-/// unless low <= high.
+/// Classifies a head: position_dominated: |r_q| and |r_k| above `high`; q_positional: only |r_q|; k_positional: |r_k|
+/// above `high`, |r_q| below `low`; content_focused: both below `low`; mixed: all others. The thesis counts
+/// k_positional as mixed. Throws unless low <= high.
 inline head_class classify(double r_q, double r_k, const class_thresholds& thresholds = {}) {
   require(thresholds.low <= thresholds.high, "head classes: the threshold low (", thresholds.low,
           ") must not be above high (", thresholds.high, ")");

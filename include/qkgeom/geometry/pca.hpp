@@ -26,8 +26,8 @@ struct pca_result {
   qkgeom::head_class head_class = qkgeom::head_class::mixed;
 };
 
-/// PCA of the pooled queries and keys of each head from `head_moments` (returns a pca_result) or `layer_moments` (a
-/// vector, one per query head). Throws if a side has no rows. Section 4.2; docs/mathematics.md, PCA.
+/// Computes the PCA of the pooled queries and keys of each head from `head_moments` (returns a pca_result) or
+/// `layer_moments` (a vector, one per query head). Throws if a side has no rows. Section 4.2; docs/mathematics.md, PCA.
 template <context Context, class Moments>
 auto pca(Context& ctx, const Moments& moments, const pca_options& options = {});
 

@@ -13,8 +13,8 @@
 #include "qkgeom/core/buckets.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/json.hpp"
-#include "qkgeom/rotary/turn.hpp"
-#include "qkgeom/sampling/heads.hpp"
+#include "qkgeom/rotary/rotation_between.hpp"
+#include "qkgeom/sampling/head_draw.hpp"
 
 namespace qkgeom {
 

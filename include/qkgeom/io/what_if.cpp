@@ -37,27 +37,29 @@ query_growth growth_of_queries(const capture_manifest& m) {
 
 /// Turns the rows of a side, which stood at `was`, to the positions that they have now.
 template <class From>
-void turn_side(captured_side& side, vector_view<const std::int32_t> was, const row_turns& turns) {
+void rotate_side(captured_side& side, vector_view<const std::int32_t> was, const row_rotation& rotation) {
   using to = compute_t<From>;
-  auto turned = std::make_shared<std::vector<to>>(side.rows * side.heads * side.dim);
+  auto rotated = std::make_shared<std::vector<to>>(side.rows * side.heads * side.dim);
   const auto x = packed_tensor(reinterpret_cast<const From*>(side.data), side.rows, side.heads, side.dim);
-  const auto slot = turned_slot_of(x, was, turns, side.position,
-                                   packed_tensor(turned->data(), side.rows, side.heads, side.dim), turns.planes.data());
+  const auto slot =
+      rotated_slot_of(x, was, rotation, side.position, packed_tensor(rotated->data(), side.rows, side.heads, side.dim),
+                      rotation.planes.data());
   for (index_t i = 0; i < side.rows * slot.slots(); ++i) slot(i);
-  side.data = reinterpret_cast<const std::byte*>(turned->data());
+  side.data = reinterpret_cast<const std::byte*>(rotated->data());
   side.element = dtype_of<to>();
-  side.owners.push_back(std::move(turned));
+  side.owners.push_back(std::move(rotated));
 }
 
 /// A layer whose rows stood at `was`, (queries, keys), turned to the positions that they have now.
-captured_layer turned_layer(captured_layer layer, std::array<vector_view<const std::int32_t>, 2> was, row_turns turns) {
-  const bool fits = std::all_of(turns.planes.begin(), turns.planes.end(),
-                                [&](const turned_plane& p) { return std::max(p.first, p.second) < layer.k.dim; });
+captured_layer rotated_layer(captured_layer layer, std::array<vector_view<const std::int32_t>, 2> was,
+                             row_rotation rotation) {
+  const bool fits = std::all_of(rotation.planes.begin(), rotation.planes.end(),
+                                [&](const rotated_plane& p) { return std::max(p.first, p.second) < layer.k.dim; });
   require(fits, layer.k.file, ": layer ", layer.layer, ": the rotary embedding turns more coordinates than heads have");
   visit_element_type(layer.element, [&]<class From>() {
-    turn_side<From>(layer.q, was[0], turns);
-    turns.from = turns.to = {};  // queries alone grow
-    turn_side<From>(layer.k, was[1], turns);
+    rotate_side<From>(layer.q, was[0], rotation);
+    rotation.from = rotation.to = {};  // queries alone grow
+    rotate_side<From>(layer.k, was[1], rotation);
   });
   layer.element = layer.k.element;
   return layer;
@@ -95,10 +97,10 @@ capture_set what_if(const capture_set& source, const rotary_change& change) {
     l.rope_parameters.reset();
   }
   if (change.rope) manifest.rope = change.rope;
-  if (change.turning) {
+  if (change.rotating) {
     const auto hold = [&](captured_rope& rope) {
       for (double& f : rope.inv_freq)
-        if (!change.turning(f)) f = 0;
+        if (!change.rotating(f)) f = 0;
     };
     if (manifest.rope) hold(*manifest.rope);
     for (auto& l : manifest.layers)
@@ -117,11 +119,11 @@ capture_set what_if(const capture_set& source, const rotary_change& change) {
     const std::array positions{layer.q.position, layer.k.position};
     for (auto* side : {&layer.q, &layer.k}) move_positions(*side, change, from, to);
     if (!wanted) return layer;
-    const bool turned = was.rope_stage == "post";
-    auto turns = turns_between(turned ? &*applied : nullptr, *wanted);
-    turns.to = growth_of_queries(was);
-    if (turned) turns.from = turns.to;
-    return turned_layer(std::move(layer), positions, std::move(turns));
+    const bool rotated = was.rope_stage == "post";
+    auto rotation = rotation_between(rotated ? &*applied : nullptr, *wanted);
+    rotation.to = growth_of_queries(was);
+    if (rotated) rotation.from = rotation.to;
+    return rotated_layer(std::move(layer), positions, std::move(rotation));
   };
   auto tokens = [from, to](index_t n) { return share_up(n, to, from); };
   return source.changed({std::move(manifest), std::move(rows), std::move(tokens)});
@@ -146,9 +148,9 @@ capture_set before_rope(const capture_set& source) {
     if (!applied) return layer;
     captured_rope none{applied->style, applied->rotary_dim, 1, std::vector<double>(applied->inv_freq.size()),
                        applied->first};
-    auto turns = turns_between(&*applied, none);
-    turns.from = growth_of_queries(was);
-    return turned_layer(layer, {layer.q.position, layer.k.position}, std::move(turns));
+    auto rotation = rotation_between(&*applied, none);
+    rotation.from = growth_of_queries(was);
+    return rotated_layer(layer, {layer.q.position, layer.k.position}, std::move(rotation));
   };
   return source.changed({std::move(manifest), std::move(rows), [](index_t n) { return n; }});
 }

@@ -16,9 +16,9 @@ inline constexpr index_t kept_first_tokens = 4;
 
 /// Another rotary embedding or a longer context for rows that exist.
 struct rotary_change {
-  index_t context_length = 0;             ///< tokens; 0: the captures' own
-  std::optional<captured_rope> rope{};    ///< in place of the captures' own
-  std::function<bool(double)> turning{};  ///< whether a plane of this frequency, rad per token, turns; empty: all do
+  index_t context_length = 0;              ///< tokens; 0: the captures' own
+  std::optional<captured_rope> rope{};     ///< in place of the captures' own
+  std::function<bool(double)> rotating{};  ///< whether a plane of this frequency, rad per token, turns; empty: all do
   index_t keep_first = kept_first_tokens;
   std::uint64_t seed = 0;  ///< of the positions within a stretch
 };

@@ -8,7 +8,7 @@
 
 #include "qkgeom/core/config.hpp"
 
-/// Small f64 vector and matrix loops. Matrices are (d, d), row-major.
+/// Small vector and matrix loops in f64. Matrices are (d, d), row-major.
 namespace qkgeom::dense {
 
 inline double dot(const std::vector<double>& a, const std::vector<double>& b) {
@@ -16,7 +16,7 @@ inline double dot(const std::vector<double>& a, const std::vector<double>& b) {
   for (std::size_t i = 0; i < a.size(); ++i) s += a[i] * b[i];
   return s;
 }
-/// Euclidean norm without under- or overflow.
+/// Returns the Euclidean norm without under- or overflow.
 inline double norm(const std::vector<double>& a) {
   double largest = 0, s = 0;
   for (const double x : a) largest = std::max(largest, std::abs(x));
@@ -29,7 +29,7 @@ inline std::vector<double> scaled(std::vector<double> a, double factor) {
   for (double& x : a) x *= factor;
   return a;
 }
-/// a + factor b, of equal sizes.
+/// Returns a + factor b; a and b have equal sizes.
 inline std::vector<double> sum(std::vector<double> a, const std::vector<double>& b, double factor = 1.0) {
   for (std::size_t i = 0; i < a.size(); ++i) a[i] += factor * b[i];
   return a;
@@ -44,7 +44,7 @@ inline double trace(const std::vector<double>& m, std::size_t d) {
   return s;
 }
 
-/// m x for a symmetric m.
+/// Returns m x for a symmetric m.
 inline std::vector<double> multiply(const std::vector<double>& m, const std::vector<double>& x) {
   const std::size_t d = x.size();
   std::vector<double> y(d);
@@ -56,10 +56,9 @@ inline std::vector<double> multiply(const std::vector<double>& m, const std::vec
   return y;
 }
 
-/// x' m x.
 inline double quadratic(const std::vector<double>& m, const std::vector<double>& x) { return dot(multiply(m, x), x); }
 
-/// v_j' m v_j for every row v_j of v; m symmetric, of which the upper triangle is read.
+/// Returns v_j' m v_j for every row v_j of v; reads only the upper triangle of the symmetric m.
 inline std::vector<double> quadratic_rows(const std::vector<double>& m, const std::vector<double>& v, std::size_t d) {
   std::vector<double> q(d), y(d);
   for (std::size_t j = 0; j < d; ++j) {
@@ -81,7 +80,7 @@ inline std::vector<double> quadratic_rows(const std::vector<double>& m, const st
   return q;
 }
 
-/// m += factor (x y' + y x').
+/// Adds factor (x y' + y x') to m.
 inline void add_symmetric_product(std::vector<double>& m, const std::vector<double>& x, const std::vector<double>& y,
                                   double factor) {
   const std::size_t d = x.size();

@@ -8,13 +8,13 @@
 
 namespace qkgeom {
 
-/// Share of each query coordinate, in the basis of the capture, that is linear in position.
+/// Shares of the query coordinates, in the basis of the capture, that are linear in position.
 struct component_weights_result {
-  std::vector<double> r2;      ///< (d) R^2 of the coordinate's regression on position
+  std::vector<double> r2;      ///< (d) R^2 of each coordinate's regression on position
   std::vector<double> weight;  ///< (d) r2 over its sum; 1 / d each if no coordinate drifts
 };
 
-/// Component weights from the moments of a head's queries (docs/mathematics.md, Query model).
+/// Computes component weights from the moments of a head's queries (docs/mathematics.md, Query model).
 inline component_weights_result component_weights(const row_moments& q) {
   const auto d = q.mean.size();
   component_weights_result w{std::vector<double>(d), std::vector<double>(d)};
@@ -28,7 +28,7 @@ inline component_weights_result component_weights(const row_moments& q) {
   return w;
 }
 
-/// Component weights of each head from `head_moments` (one result) or `layer_moments` (a vector, one per query head).
+/// Computes component weights of each head from `head_moments` (one) or `layer_moments` (a vector, per query head).
 template <context Context, class Moments>
 auto component_weights(Context& ctx, const Moments& moments) {
   const auto heads = heads_of(moments);

@@ -11,7 +11,7 @@
 
 namespace qkgeom {
 
-/// Test of drift: whether queries depend on position, documents being the independent units.
+/// Result of a test whether queries depend on position, with documents as independent units.
 struct drift_test_result {
   index_t documents = 0;
   double beta_pos = 0;                                               ///< |beta|, per token
@@ -25,16 +25,16 @@ struct drift_test_options {
   std::uint64_t seed = 0;
 };
 
-/// Test of beta = 0 for each query head of a layer (docs/mathematics.md, Query model). Without drift a document's sum
-/// of (q - mean)(t - mean t) is as likely as its negative, so p is the share of sign patterns over documents that give
-/// a drift as large, at least 2^(1 - G) for G documents (`least_p`). The standard error is the sandwich over documents.
-/// `moments` are of exactly these rows. Needs rows on the host. Throws if the moments do not fit the layer.
+/// Tests beta = 0 for each query head of a layer (docs/mathematics.md, Query model). Without drift a document's sum of
+/// (q - mean)(t - mean t) is as likely as its negative, so p is the share of sign patterns over documents that give a
+/// drift as large, at least 2^(1 - G) for G documents (`least_p`). The standard error is the sandwich over documents.
+/// `moments` belong to exactly these rows. Needs rows on the host. Throws if the moments do not fit the layer.
 template <context Context, class T>
 std::vector<drift_test_result> drift_significance(Context& ctx, const layer_moments& moments,
                                                   const layer_view<T, memory_space::host>& layer,
                                                   const drift_test_options& options = {});
 
-/// The same for one head.
+/// Does the same for one head.
 template <context Context, class T>
 drift_test_result drift_significance(Context&, const head_moments& moments,
                                      const head_view<T, memory_space::host>& head,

@@ -12,7 +12,7 @@
 namespace qkgeom {
 
 /// Normality of a sample. The two-sided Kolmogorov-Smirnov distance compares the values, standardised by their mean and
-/// standard deviation (n - 1), with the standard normal distribution; its p takes that distribution as given.
+/// standard deviation (n - 1), with the standard normal distribution; its p treats that distribution as given.
 struct normality {
   index_t count = 0;
   double skewness = std::numeric_limits<double>::quiet_NaN();  ///< bias-corrected; NaN for fewer than 3 values
@@ -31,11 +31,11 @@ struct normality_medians {
   double share_below_alpha = std::numeric_limits<double>::quiet_NaN();  ///< share of samples with ks_p < alpha
 };
 
-/// Normality of x. Equal values count as normal: skewness, kurtosis and distance 0, p 1.
+/// Checks the normality of x. Equal values count as normal: skewness, kurtosis and distance 0, p 1.
 inline normality check_normality(std::vector<double> x);
 
-/// Medians over samples; NaNs do not count. Kolmogorov-Smirnov results count of the samples with indices `tested`;
-/// empty: of all. `alpha` is the level of the tests.
+/// Returns medians over samples; NaNs do not count. Kolmogorov-Smirnov results are taken from the samples with indices
+/// `tested`; empty: from all. `alpha` is the level of the tests.
 inline normality_medians medians(const std::vector<normality>& samples, double alpha,
                                  const std::vector<index_t>& tested = {});
 
@@ -57,17 +57,17 @@ struct fit_checks_result {
   double mae_ratio() const { return mae_baseline > 0 ? mae_proj / mae_baseline : 1.0; }
 };
 
-/// Fit checks of each query head of a layer whose coordinates are multiplied by `signs`, one vector (d) per query head,
-/// empty: as captured. `query_moments` are of exactly these rows with these signs. Needs rows on the host. Throws if
-/// the moments are of other rows.
+/// Checks the fit of each query head of a layer whose coordinates are multiplied by `signs`, one vector (d) per query
+/// head; empty: as captured. `query_moments` belong to exactly these rows with these signs. Needs rows on the host.
+/// Throws if the moments belong to other rows.
 template <context Context, class T>
 std::vector<fit_checks_result> fit_checks(Context& ctx, const std::vector<row_moments>& query_moments,
                                           const layer_view<T, memory_space::host>& layer,
                                           std::vector<std::vector<double>> signs,
                                           const fit_check_options& options = {});
 
-/// Fit checks of each query head of a layer (docs/mathematics.md, Query model); `moments` are of exactly these rows.
-/// Needs rows on the host. Throws if the moments are of other rows.
+/// Checks the fit of each query head of a layer (docs/mathematics.md, Query model); `moments` belong to exactly these
+/// rows. Needs rows on the host. Throws if the moments belong to other rows.
 template <context Context, class T>
 std::vector<fit_checks_result> fit_checks(Context& ctx, const layer_moments& moments,
                                           const layer_view<T, memory_space::host>& layer,
@@ -77,7 +77,7 @@ std::vector<fit_checks_result> fit_checks(Context& ctx, const layer_moments& mom
   return fit_checks(ctx, queries, layer, std::vector<std::vector<double>>(queries.size()), options);
 }
 
-/// The same for one head.
+/// Does the same for one head.
 template <context Context, class T>
 fit_checks_result fit_checks(Context& ctx, const head_moments& moments, const head_view<T, memory_space::host>& head,
                              const fit_check_options& options = {}) {

@@ -7,8 +7,8 @@
 
 namespace qkgeom {
 
-/// Unit vector u (d) of the reflection H = I - 2uu' that sends `direction` (d) to e_1 (4.10); empty, H = I, if
-/// direction is 0 or along e_1. The first entry of direction / |direction| - e_1 is formed without cancellation.
+/// Returns the unit vector u (d) of the reflection H = I - 2uu' that maps `direction` (d) to e_1 (4.10); empty, H = I,
+/// if direction is 0 or along e_1. The first entry of direction / |direction| - e_1 is formed without cancellation.
 inline std::vector<double> householder_reflector(const std::vector<double>& direction) {
   const double length = dense::norm(direction);
   if (!(length > 0)) return {};
@@ -22,14 +22,14 @@ inline std::vector<double> householder_reflector(const std::vector<double>& dire
   return dense::scaled(std::move(u), 1.0 / norm);
 }
 
-/// H x.
+/// Returns H x.
 inline std::vector<double> reflect(const std::vector<double>& u, std::vector<double> x) {
   if (u.empty()) return x;
   const double along = 2 * dense::dot(u, x);
   return dense::sum(std::move(x), u, -along);
 }
 
-/// H M H for a symmetric M (d, d).
+/// Returns H M H for a symmetric M (d, d).
 inline std::vector<double> reflect_both(const std::vector<double>& u, std::vector<double> m) {
   if (u.empty()) return m;
   const auto mu = dense::multiply(m, u);
@@ -38,7 +38,7 @@ inline std::vector<double> reflect_both(const std::vector<double>& u, std::vecto
   return m;
 }
 
-/// The diagonal of H M H for a symmetric M (d, d).
+/// Returns the diagonal of H M H for a symmetric M (d, d).
 inline std::vector<double> reflected_diagonal(const std::vector<double>& u, const std::vector<double>& m,
                                               std::size_t d) {
   std::vector<double> x(d);

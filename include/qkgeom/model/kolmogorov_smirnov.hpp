@@ -12,9 +12,9 @@
 
 namespace qkgeom {
 
-/// Probability that the two-sided Kolmogorov-Smirnov distance of n independent values from their continuous
-/// distribution is at least `distance`: below 0.1 twice the one-sided tail, else exact up to n = 128, else a series
-/// corrected for n. The relative error is below 1e-3, in small tails below 1e-4. Throws if n < 1.
+/// Returns the probability that the two-sided Kolmogorov-Smirnov distance of n independent values from their continuous
+/// distribution is at least `distance`: twice the one-sided tail if that is below 0.1, else exactly up to n = 128, else
+/// by a series corrected for n. The relative error is below 1e-3, in small tails below 1e-4. Throws if n < 1.
 inline double kolmogorov_smirnov_p(index_t n, double distance) {
   require(n >= 1, "kolmogorov_smirnov_p needs at least 1 value, not ", n);
   if (std::isnan(distance)) return distance;
@@ -27,7 +27,7 @@ inline double kolmogorov_smirnov_p(index_t n, double distance) {
   return n > 128 ? std::clamp(series, 0.0, 1.0) : 1 - detail::kolmogorov_exact(n, distance);
 }
 
-/// sup |F_n(x) - Phi(x)|, Phi standard normal, of ascending values; 0 if there are none.
+/// Returns sup |F_n(x) - Phi(x)| of ascending values, Phi standard normal; 0 for no values.
 inline double kolmogorov_smirnov_distance(const std::vector<double>& ascending) {
   const double n = static_cast<double>(ascending.size());
   double distance = 0;

@@ -10,9 +10,9 @@
 
 namespace qkgeom {
 
-/// `full` or `joint` models with one covariance per head, as the decay theorem assumes (4.4, A.1): the mean of the
-/// buckets' covariances weighted by n - 1. `models` are the `fit_queries` of `moments`. Throws if they do not fit each
-/// other or the models are of another kind.
+/// Returns `full` or `joint` models with one covariance per head, as the decay theorem assumes (4.4, A.1): the mean of
+/// the buckets' covariances weighted by n - 1. `models` are the `fit_queries` of `moments`. Throws if they do not fit
+/// each other or have another covariance kind.
 template <context Context>
 std::vector<query_model> with_pooled_covariance(Context& ctx, const layer_moments& moments,
                                                 std::vector<query_model> models) {

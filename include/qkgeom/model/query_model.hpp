@@ -31,10 +31,10 @@ enum class query_position { middle, mean };
 struct query_model_options {
   covariance_kind covariance = covariance_kind::diagonal;
   query_position position = query_position::middle;
-  bool no_drift = false;  ///< counterfactual: m without the term beta_pos tau
+  bool no_drift = false;  ///< counterfactual: omits the term beta_pos tau of m
 };
 
-/// Query model of one bucket, in Householder coordinates.
+/// The query model of one bucket, in Householder coordinates.
 struct query_bucket {
   index_t queries = 0;           ///< fewer than 2: the bucket has no model
   double tau = 0;                ///< query position, tokens
@@ -43,20 +43,19 @@ struct query_bucket {
   semidefinite_root root;        ///< `full` and `joint`: covariance = root root'
 };
 
-/// Gaussian query model of a head.
+/// The Gaussian query model of a head.
 struct query_model {
   covariance_kind covariance = covariance_kind::diagonal;
   bucket_edges buckets;
   std::vector<double> reflector;  ///< unit u of H = I - 2uu' (4.10); empty: H = I
   double alpha_pos = 0;           ///< intercept of the regression of coordinate 1 on position
-  double beta_pos = 0;            ///< its slope, per token: |beta|
+  double beta_pos = 0;            ///< slope of that regression, per token: |beta|
   double sigma2_pos = 0;          ///< residual variance of coordinate 1 (n - 2)
-  double r2_pos = 0;              ///< R^2 of the regression of coordinate 1 on position
+  double r2_pos = 0;              ///< R^2 of that regression
   std::vector<query_bucket> bucket;
 };
 
-/// Hash of covariance, reflector and buckets, without the buckets' edges: FNV-1a by words of 64 bits. Pair sums merge
-/// only under one model.
+/// Hashes covariance, reflector and buckets without edges (64-bit FNV-1a). Pair sums merge only under one model.
 QKGEOM_INLINE std::uint64_t fingerprint(const query_model& m);
 
 /// Fits the Gaussian query model (4.9 to 4.12; docs/mathematics.md, Query model) of each head from `head_moments`
@@ -65,8 +64,8 @@ QKGEOM_INLINE std::uint64_t fingerprint(const query_model& m);
 template <context Context, class Moments>
 auto fit_queries(Context& ctx, const Moments& moments, const query_model_options& options = {});
 
-/// Score distribution of query bucket b; empty if the bucket has no model. Keys before the bucket's start are
-/// admissible, in windowed layers those after tau - window (tokens).
+/// Returns the score distribution of query bucket b; empty if the bucket has no model. Keys before the bucket's start
+/// are admissible, in windowed layers only after tau - window (tokens).
 QKGEOM_INLINE score_distribution scores_of(const query_model& model, index_t b, std::optional<index_t> window);
 
 }  // namespace qkgeom

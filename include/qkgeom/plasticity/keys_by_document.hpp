@@ -14,7 +14,7 @@
 namespace qkgeom {
 
 /// Groups keys by document and orders each group by position; `across_documents` makes one group of all keys. Positions
-/// (tokens) and documents are those of the rows (n) of a layer's k.
+/// (tokens) and documents belong to the rows (n) of a layer's k.
 QKGEOM_INLINE keys_by_document order_keys_by_document(const vector_view<const std::int32_t>& position,
                                                       const vector_view<const std::int32_t>& document,
                                                       bool across_documents);
@@ -26,13 +26,13 @@ keys_by_document order_keys_by_document(Context& ctx, const layer_view<T, S>& la
   return order_keys_by_document(position.view(), document.view(), across_documents);
 }
 
-/// Keys whose groups hold the keys of one document and one key bucket.
+/// Keys in groups by document and key bucket.
 struct bucketed_keys {
   keys_by_document groups;
   std::vector<index_t> bucket;      ///< (groups) key bucket
-  std::vector<std::size_t> source;  ///< (groups) index of the group that was split
+  std::vector<std::size_t> source;  ///< (groups) index of the original group
 
-  /// Indices of the groups of bucket b.
+  /// Returns the indices of the groups of bucket b.
   std::vector<index_t> members(index_t b) const {
     std::vector<index_t> in;
     for (std::size_t g = 0; g < bucket.size(); ++g)
@@ -41,7 +41,7 @@ struct bucketed_keys {
   }
 };
 
-/// Splits each group where the key bucket changes; keys outside all buckets are left out.
+/// Splits each group where the key bucket changes; omits keys outside all buckets.
 QKGEOM_INLINE bucketed_keys split_by_bucket(const keys_by_document& whole, const bucket_edges& edges);
 
 }  // namespace qkgeom

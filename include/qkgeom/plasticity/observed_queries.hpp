@@ -17,9 +17,9 @@
 
 namespace qkgeom {
 
-/// Gathers the observed queries of a layer by query bucket, from the layer's rows at once or shard by shard: at most
-/// `max_queries` per bucket, those with the smallest counter-based draw by row number. Memory does not grow with the
-/// rows, and the choice does not depend on the shards.
+/// Gathers the observed queries of a layer by query bucket, from all rows at once or shard by shard: the at most
+/// `max_queries` per bucket with the smallest counter-based draw by row number. Memory does not grow with the rows, and
+/// the choice does not depend on the shards.
 template <class T>
 class observed_queries {
  public:
@@ -27,8 +27,7 @@ class observed_queries {
   observed_queries(bucket_edges edges, index_t max_queries, std::uint64_t seed)
       : choice_(std::move(edges), max_queries, seed) {}
 
-  /// Adds the next rows of the layer. Throws if the heads differ from those before, or a query of a bucket is not
-  /// finite.
+  /// Adds the next rows of the layer. Throws if the heads differ from earlier rows, or a bucket's query is not finite.
   void add(const layer_view<T>& layer) {
     require(choice_.seen() == 0 || (layer.q.heads == heads_ && layer.q.dim == dim_),
             "observed queries: the shards of a layer must have the same heads and head size");
@@ -46,7 +45,7 @@ class observed_queries {
     });
   }
 
-  /// Adds the next rows of the layer by position alone: chooses the same rows and keeps no values.
+  /// Adds only the positions of the next rows of the layer: chooses the same rows and keeps no values.
   void add_positions(const vector_view<const std::int32_t>& position) {
     choice_.add(position, [](index_t, std::vector<std::byte>&) {});
   }
@@ -59,10 +58,10 @@ class observed_queries {
 
     std::vector<T> values;
     std::vector<index_t> row;                  ///< (n) row number in the layer
-    tensor_view<const T> q;                    ///< of `values`
+    tensor_view<const T> q;                    ///< views `values`
     std::vector<std::vector<index_t>> bucket;  ///< (buckets) rows of q
     std::vector<index_t> count;                ///< (buckets) queries seen, chosen or not
-    std::vector<double> mean_position;         ///< (buckets) of the queries seen; NaN for an empty bucket
+    std::vector<double> mean_position;         ///< (buckets) over the queries seen; NaN for an empty bucket
   };
   /// Returns the chosen rows and gives them away: call it once.
   rows take() {

@@ -10,14 +10,12 @@
 
 namespace qkgeom {
 
-/// A function of a `key_pair` that returns its weight, at least 0, or whether it belongs to the set. The set holds
-/// pairs of one document.
+/// A function of a `key_pair` of one document that returns its weight, at least 0, or whether it belongs to the set.
 template <class F>
 concept pair_functor = std::is_invocable_r_v<double, const F&, const key_pair&>;
 
 /// A pair set with options. `weight()` is the weight of a pair (empty: 1); `across_documents` admits pairs of different
-/// documents; `documents_weigh_same` weighs every document the same, instead of every pair. `sample()`, if it exists,
-/// draws pairs instead of taking all.
+/// documents; `documents_weigh_same` weighs documents, not pairs, equally. `sample()`, if it exists, draws pairs.
 template <class P>
 concept described_pair_set = requires(const P& p) {
   { p.weight() } -> std::convertible_to<pair_weight>;
@@ -25,7 +23,7 @@ concept described_pair_set = requires(const P& p) {
   { p.documents_weigh_same } -> std::convertible_to<bool>;
 };
 
-/// A set of pairs to take a mean over.
+/// A set of pairs for a mean.
 template <class P>
 concept pair_set = described_pair_set<P> || pair_functor<P>;
 
@@ -48,7 +46,7 @@ struct weighted_pairs {
 };
 
 /// Pairs weighted by a function that a device can evaluate: F is trivially copyable and its call operator is QKGEOM_HD.
-/// Results equal those of `weighted_pairs` with the same function.
+/// Results equal the results of `weighted_pairs` with the same function.
 template <class F>
 struct device_weighted_pairs {
   F weight_of;
@@ -61,12 +59,12 @@ template <class F, class... Rest>
 device_weighted_pairs(F, Rest...) -> device_weighted_pairs<F>;
 
 /// n >= 2 pairs per query bucket, drawn uniformly from its admissible pairs with replacement; a bucket with at most n
-/// pairs takes each once. The mean estimates that over all pairs with the error `sampling_error`; `standard_error` is
-/// the error over documents. Draws do not depend on the backend or the number of threads.
+/// pairs takes each once. The mean estimates the mean over all pairs with the error `sampling_error`; `standard_error`
+/// is the error over documents. Draws do not depend on the backend or the number of threads.
 struct sampled {
   index_t n = 1024;
   std::uint64_t seed = 0;
-  std::uint32_t layer = 0;  ///< the draws depend on it
+  std::uint32_t layer = 0;  ///< a number in the key of the draws
   bool across_documents = false;
   static constexpr bool documents_weigh_same = false;
   pair_weight weight() const { return {}; }

@@ -12,9 +12,8 @@
 namespace qkgeom {
 
 /// A layer that several calls of `plasticity_profile`, `bucket_table` or `empirical_profile` read: its keys are ordered
-/// by document once, and a context that computes elsewhere (uploading_context) copies them there once. Give those calls
-/// the same context. The rows must not change meanwhile. Throws as `check_shapes` does. Use it from one thread at a
-/// time.
+/// by document once, and a context that computes elsewhere (uploading_context) copies them once. Give those calls the
+/// same context. The rows must not change meanwhile. Throws as `check_shapes` does. Use it from one thread at a time.
 template <class T, memory_space S = memory_space::host>
 class prepared_layer {
  public:
@@ -23,12 +22,12 @@ class prepared_layer {
     if constexpr (requires { ctx.keep(layer_.k); }) kept_ = ctx.keep(layer_.k);
   }
 
-  /// For one call: nothing is copied beforehand.
+  /// Prepares for one call: nothing is copied beforehand.
   explicit prepared_layer(layer_view<T, S> layer) : layer_(std::move(layer)) { check_shapes(layer_); }
 
   const layer_view<T, S>& view() const { return layer_; }
 
-  /// The keys in the order of `order_keys_by_document`, which is found at the first call.
+  /// Returns the keys in the order of `order_keys_by_document`, which the first call computes.
   template <context Context>
   const keys_by_document& keys(Context& ctx, bool across_documents) {
     auto& keys = across_documents ? pooled_ : by_document_;

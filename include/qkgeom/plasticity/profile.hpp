@@ -28,13 +28,13 @@ struct profile_bucket {
   double plasticity = std::numeric_limits<double>::quiet_NaN();  ///< NaN without a model or pairs
   double standard_error =
       std::numeric_limits<double>::quiet_NaN();       ///< jackknife over documents, given the query model
-  std::vector<double> document_sum, document_weight;  ///< (documents) the mean is their ratio of sums
+  std::vector<double> document_sum, document_weight;  ///< (documents) their sums' ratio is the mean
   std::int64_t drawn = 0;                             ///< pairs drawn of `pairs`; 0: all were used
   double sampling_error = std::numeric_limits<double>::quiet_NaN();  ///< error from drawing pairs; 0: all were used
   std::vector<double> term_sum;  ///< (pair_terms, documents) with `profile_options::terms`: sums of the terms
 
   double middle() const { return 0.5 * static_cast<double>(start + end); }
-  /// Plasticity with its error over documents.
+  /// Returns the plasticity with its error over documents.
   estimate mean() const {
     if (std::isnan(standard_error)) return {plasticity};
     const auto documents =
@@ -69,60 +69,58 @@ struct plasticity_profile_result {
 struct profile_options {
   bool heatmap = false;
   index_t heatmap_cell = 0;                   ///< tokens; 0: the first query bucket's width, at least a 256th of all
-  std::optional<pair_precision> precision{};  ///< arithmetic of pairs; none: `usual_precision`
+  std::optional<pair_precision> precision{};  ///< arithmetic of pairs; default: `usual_precision`
   bool terms = false;                         ///< also sum each `pair_term`, by a slower kernel in f64
 };
 
-/// Mean pairwise plasticity of each query bucket of each head of a layer, over pairs of keys before the bucket's start
-/// (sections 4.4.1, 4.4.5; docs/mathematics.md, Pairwise plasticity). `models` are the `fit_queries` of the same heads.
-/// `pairs` is all_pairs, prefix_uniform, sampled, or any function of a `key_pair` that returns a weight. f32 arithmetic
-/// errs by about 1e-8 in a mean over many pairs, by up to 1e-5 in a single pair (docs/numerics.md). Throws if the
-/// models do not fit the layer, or a weight is negative or not finite.
+/// Computes the mean pairwise plasticity of each query bucket of each head of a layer, over pairs of keys before the
+/// bucket's start (sections 4.4.1, 4.4.5; docs/mathematics.md, Pairwise plasticity). `models` are the `fit_queries` of
+/// the same heads. `pairs` is all_pairs, prefix_uniform, sampled, or any function of a `key_pair` that returns a
+/// weight. f32 arithmetic errs by about 1e-8 in a mean over many pairs, by up to 1e-5 in a single pair
+/// (docs/numerics.md). Throws if the models do not fit the layer, or a weight is negative or not finite.
 template <context Context, class T, memory_space S, pair_set Pairs = all_pairs>
 std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const std::vector<query_model>& models,
                                                           const layer_view<T, S>& layer, const Pairs& pairs = {},
                                                           const profile_options& options = {});
 
-/// The same for a layer that several calls share.
+/// Does the same for a layer that several calls share.
 template <context Context, class T, memory_space S, pair_set Pairs = all_pairs>
 std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const std::vector<query_model>& models,
                                                           prepared_layer<T, S>& layer, const Pairs& pairs = {},
                                                           const profile_options& options = {});
 
-/// The same for one head.
+/// Does the same for one head.
 template <context Context, class T, memory_space S, pair_set Pairs = all_pairs>
 plasticity_profile_result plasticity_profile(Context& ctx, const query_model& model, const head_view<T, S>& head,
                                              const Pairs& pairs = {}, const profile_options& options = {}) {
   return std::move(plasticity_profile(ctx, std::vector<query_model>{model}, as_layer(head), pairs, options).front());
 }
 
-/// Sets the mean and the jackknife error of a bucket from its document sums; `documents_weigh_same` first scales the
-/// sums of each document to weight 1.
+/// Sets the mean and the jackknife error of a bucket from its document sums; `documents_weigh_same` first scales each
+/// document to weight 1.
 QKGEOM_INLINE void set_mean_and_error(profile_bucket& bucket, bool documents_weigh_same = false);
 
-/// Throws `error`, beginning with the name `function`, unless there is one model per query head of the layer, of the
-/// layer's head size.
+/// Throws `error`, beginning with `function`, unless each query head of the layer has a model of its head size.
 QKGEOM_INLINE void check_models(const char* function, const std::vector<query_model>& models, const layer_shape& layer);
 
-/// The pair problem of each query head: the score distributions of its model. Throws as `check_models` does.
+/// Returns the pair problem of each query head: the score distributions of its model. Throws as `check_models` does.
 QKGEOM_INLINE std::vector<pair_problem> pair_problems(const char* function, const std::vector<query_model>& models,
                                                       const layer_shape& layer);
 
-/// The profile of one `pair_term`: `plasticity` and `standard_error` of its buckets are the term's mean over the same
-/// pairs and its jackknife error over documents. Throws if the profile was made without `profile_options::terms`.
+/// Returns the profile of one `pair_term`: `plasticity` and `standard_error` of its buckets are the term's mean over
+/// the same pairs and its jackknife error over documents. Throws if it was made without `profile_options::terms`.
 QKGEOM_INLINE plasticity_profile_result term_profile(const plasticity_profile_result& profile, pair_term term);
 
-/// Mean plasticity of a heatmap's cell, by the cell's indices, with its error over documents. Throws if the heatmap
-/// lacks the cell or was made without `profile_options::terms`.
+/// Returns the mean plasticity of a heatmap's cell with its error over documents, by the cell's indices. Throws if the
+/// heatmap lacks the cell or was made without `profile_options::terms`.
 QKGEOM_INLINE estimate cell_mean(const plasticity_heatmap& map, index_t key_distance, index_t query_distance);
 
-/// Mean of a term in a heatmap's cell, likewise.
+/// Returns the mean of a term in a heatmap's cell likewise.
 QKGEOM_INLINE estimate cell_mean(const plasticity_heatmap& map, index_t key_distance, index_t query_distance,
                                  pair_term term);
 
-/// The profile of the pairs of `a` and `b` together: of one head under one query model, over keys of different
-/// documents or of different shards of a block of documents. Throws if models, pair sets, buckets or heatmap cells
-/// differ.
+/// Merges profiles `a` and `b` of one head under one query model, over keys of different documents or of different
+/// shards of a block of documents. Throws if models, pair sets, buckets or heatmap cells differ.
 QKGEOM_INLINE plasticity_profile_result merge(plasticity_profile_result a, const plasticity_profile_result& b);
 
 /// Joins the documents e of a profile into blocks e / block, with the id of the first document. The profile then does

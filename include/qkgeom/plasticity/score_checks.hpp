@@ -12,9 +12,9 @@
 namespace qkgeom {
 
 struct score_check_options {
-  index_t pairs = 64;       ///< pairs of keys drawn per query bucket, or all if there are no more
-  index_t min_queries = 8;  ///< buckets with fewer queries are left out
-  double alpha = 0.01;      ///< level of the Kolmogorov-Smirnov tests
+  index_t pairs = 64;                                ///< pairs of keys drawn per query bucket; all if there are no more
+  index_t min_queries = 8;                           ///< buckets with fewer queries are omitted
+  double alpha = 0.01;                               ///< level of the Kolmogorov-Smirnov tests
   query_position position = query_position::middle;  ///< tau, for the window of windowed layers
   std::uint64_t seed = 0;
 };
@@ -26,15 +26,15 @@ struct score_checks_result {
   std::vector<normality_medians> bucket;  ///< (query buckets)
 };
 
-/// Checks the score differences of each query head of a layer on the query buckets that `buckets` lays over
-/// [0, context_length) tokens (docs/mathematics.md, Query model). All heads share the pairs, of one document, before
-/// the bucket and inside the window. Needs rows on the host. Throws if shapes do not fit.
+/// Checks the score differences of each query head of a layer on the query buckets that `buckets` defines over [0,
+/// context_length) tokens (docs/mathematics.md, Query model). All heads share the pairs, of one document, before the
+/// bucket and inside the window. Needs rows on the host. Throws if shapes do not fit.
 template <context Context, class T, bucketing Buckets>
 std::vector<score_checks_result> score_checks(Context& ctx, const layer_view<T, memory_space::host>& layer,
                                               const Buckets& buckets, index_t context_length,
                                               const score_check_options& options = {});
 
-/// The same for one head.
+/// Does the same for one head.
 template <context Context, class T, bucketing Buckets>
 score_checks_result score_checks(Context& ctx, const head_view<T, memory_space::host>& head, const Buckets& buckets,
                                  index_t context_length, const score_check_options& options = {}) {

@@ -13,7 +13,7 @@
 
 namespace qkgeom {
 
-/// Weight of a query bucket in means over buckets: its number of queries, or its width in tokens.
+/// The weight of a query bucket in means over buckets: its number of queries, or its width in tokens.
 enum class bucket_weight { queries, width };
 
 /// Aggregates of a profile (4.4.5): means over the query buckets whose middle lies in [0, L), [0, 0.2 L), [0.8 L, L).
@@ -22,51 +22,51 @@ struct profile_summary {
   std::int64_t pairs = 0;
 };
 
-/// One region of the context and the mean over the buckets whose middle lies in it; null if there is none.
+/// A region of the context, and the mean over the buckets whose middle lies in it; NaN without one.
 struct bin_mean {
   double start = 0, end = 0;  ///< tokens
   estimate plasticity;
 };
 
-/// Overall, first and last fifth of the context, and their difference, with jackknife errors over documents.
-/// `context_length` is L, in tokens. Throws `error` if it is not positive.
+/// Summarizes a profile: overall, first and last fifth of the context, and their difference, with jackknife errors over
+/// documents. `context_length` is L, in tokens. Throws `error` if it is not positive.
 QKGEOM_INLINE profile_summary summarize(const plasticity_profile_result& p, index_t context_length,
                                         bucket_weight by = bucket_weight::queries);
 
-/// Means over the bins between ascending edges, in tokens.
+/// Returns means over the bins between ascending edges, in tokens.
 QKGEOM_INLINE std::vector<bin_mean> bin_means(const plasticity_profile_result& p, const std::vector<double>& edges,
                                               bucket_weight by = bucket_weight::queries);
 
-/// Edges of n equal bins over the context: 5 gives quintiles, 10 deciles.
+/// Returns the edges of n equal bins over the context: 5 gives quintiles, 10 deciles.
 QKGEOM_INLINE std::vector<double> equal_bins(index_t context_length, int n);
 
-/// Edges 0, L/16, L/8, L/4, L/2, L: 0-8K, 8K-16K, ... at L = 128K.
+/// Returns the edges 0, L/16, L/8, L/4, L/2, L: 0-8K, 8K-16K, ... at L = 128K.
 QKGEOM_INLINE std::vector<double> length_bins(index_t context_length);
 
 /// A stretch of the context, [first, second) tokens.
 using token_range = std::pair<double, double>;
 
-/// The stretches that overall, first 20 %, last 20 % and drop are made of.
+/// Returns the stretches that overall, first 20 %, last 20 % and drop average over.
 QKGEOM_INLINE std::array<std::vector<token_range>, 4> summary_ranges(index_t context_length);
 
-/// Means of a profile with all its documents, or with one of them left out. Keeps a reference to the profile.
+/// Means of a profile over all its documents, or without one of them. Keeps a reference to the profile.
 class profile_means {
  public:
   explicit profile_means(const plasticity_profile_result& profile, bucket_weight by = bucket_weight::queries);
 
-  /// Mean over the buckets whose middle lies in the range; NaN without one. `left_out` is the index of the document
-  /// that is left out, -1 for none.
+  /// Returns the mean over the buckets whose middle lies in the range; NaN without one. Omits document `left_out`, -1:
+  /// none.
   double mean(token_range range, index_t left_out = -1) const;
-  /// Overall, first 20 %, last 20 % and drop, as in `summarize`.
+  /// Returns overall, first 20 %, last 20 % and drop, as in `summarize`.
   std::array<double, 4> summary(index_t context_length, index_t left_out = -1) const;
   /// Whether a document has pairs in a bucket whose middle lies in one of the ranges.
   bool has_pairs(std::size_t document, const std::vector<token_range>& ranges) const;
-  /// value(-1), which depends on the buckets in `ranges`, and the jackknife error of value(e) over the documents e that
-  /// have pairs there.
+  /// Returns value(-1), which depends on the buckets in `ranges`, with the jackknife error of value(e) over the
+  /// documents e that have pairs there.
   estimate jackknife(const std::vector<token_range>& ranges, const std::function<double(index_t)>& value) const;
 
   const plasticity_profile_result& profile() const { return *profile_; }
-  /// (buckets) What the pairs of all documents add up to, and their weight.
+  /// Returns the (buckets) sums and weights of the pairs of all documents.
   const std::vector<std::pair<double, double>>& totals() const { return totals_; }
   double weight_of(const profile_bucket& b) const {
     return static_cast<double>(by_ == bucket_weight::queries ? b.queries : b.end - b.start);
@@ -78,11 +78,10 @@ class profile_means {
   std::vector<std::pair<double, double>> totals_;
 };
 
-/// Whether a number changes where something is left out: two NaN are the same.
+/// Whether two numbers differ; two NaN are the same.
 inline bool differs(double a, double b) { return !(a == b || (std::isnan(a) && std::isnan(b))); }
 
-/// A mean over documents: the ratio of their sums to their weights, with the jackknife error over those that weigh
-/// something.
+/// A mean over documents: the ratio of their sums to their weights, with the jackknife error over weighted documents.
 class document_mean {
  public:
   void add(double sum, double weight) {
@@ -98,7 +97,7 @@ class document_mean {
   std::vector<double> sums_, weights_;
 };
 
-/// The buckets [first, second) of a stretch of the context: those whose middle lies in [from, to) times its length.
+/// Returns the buckets [first, second) whose middle lies in [from, to) times the context length.
 QKGEOM_INLINE std::pair<index_t, index_t> buckets_between(const bucket_edges& buckets, double from, double to);
 
 }  // namespace qkgeom

@@ -6,7 +6,7 @@
 
 #include "qkgeom/context/context.hpp"
 #include "qkgeom/geometry/pca.hpp"
-#include "qkgeom/geometry/rotation.hpp"
+#include "qkgeom/geometry/planar_rotation.hpp"
 #include "qkgeom/stats/document_moments.hpp"
 
 namespace qkgeom {

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "qkgeom/geometry/pca.hpp"
-#include "qkgeom/geometry/rotation.hpp"
+#include "qkgeom/geometry/planar_rotation.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 #include "qkgeom/plasticity/summary.hpp"
 #include "qkgeom/report/geometry_errors.hpp"
-#include "qkgeom/sampling/heads.hpp"
+#include "qkgeom/sampling/head_draw.hpp"
 
 namespace qkgeom {
 

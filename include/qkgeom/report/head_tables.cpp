@@ -482,7 +482,7 @@ table complement_table(const std::vector<head_complement>& heads) {
   c.add("k_head", "number of the key head that it reads", [](auto& r) { return r.head.k_head; });
   c.add("plane", "from 0, by falling variance", &row::p);
   c.add("variance_share", "share of the pooled variance", [](auto& r) { return r.plane.variance_share; });
-  const auto add_side = [&](const std::string& side, const std::string& of, plane_turn complement_plane::*t) {
+  const auto add_side = [&](const std::string& side, const std::string& of, plane_rotation complement_plane::*t) {
     c.add(side + "active", "whether the angle of the " + of + " is linear in position: resultant above level",
           [t](auto& r) { return (r.plane.*t).active; });
     c.add(side + "frequency", "radians per token, in (-pi, pi]", [t](auto& r) { return (r.plane.*t).frequency; });

@@ -12,17 +12,18 @@
 
 namespace qkgeom {
 
-/// How much the rows of one side of a head, from before the rotary embedding, depend on position. Each document is cut
-/// in the middle of its rows; documents are what errors are over.
+/// How much the rows of one side of a head, before the rotary embedding, depend on position. Each document is cut in
+/// the middle of its rows; errors are over documents.
 struct stationarity {
-  estimate shift;  ///< share of the variance that a step of the mean between the halves makes; 0 in expectation if none
-  estimate spread;  ///< log of the second half's total variance over the first's
+  estimate shift;   ///< share of variance explained by a shift of the mean between document halves; expectation 0
+                    ///< without one
+  estimate spread;  ///< log of (total variance of the second half / of the first)
 };
 
-/// Both for one side: rows (n, d) in the order of (document, position). Rows before `keep_first` do not count, nor do
-/// documents with fewer than 4 others. Values are NaN below two such documents.
-/// With d_e the difference of the means of document e's halves, `shift` is the mean of d_e.d_f over pairs of different
-/// documents, over 4 tr S: content, which documents do not share, drops out of it.
+/// Measures one side: rows (n, d) ordered by (document, position). Rows before `keep_first` and documents with fewer
+/// than 4 other rows do not count. Values are NaN for fewer than two documents. With d_e the difference of the means of
+/// document e's halves, `shift` is the mean of d_e.d_f over pairs of different documents, over 4 tr S; content cancels,
+/// as documents do not share it.
 template <class T>
 stationarity stationarity_of(const matrix_view<const T>& x, const vector_view<const std::int32_t>& position,
                              const vector_view<const std::int32_t>& document, index_t keep_first) {
@@ -58,7 +59,7 @@ stationarity stationarity_of(const matrix_view<const T>& x, const vector_view<co
   }
   const auto n = step.size();
   if (n < 2) return {};
-  // Sum over pairs of different documents: |sum of steps|^2 less each one's own square.
+  // The sum over pairs of different documents is |sum of steps|^2 less each step's square.
   const auto shift = [&](std::size_t left_out) {
     std::vector<double> sum(d);
     double own = 0, total = 0;
@@ -85,8 +86,8 @@ stationarity stationarity_of(const matrix_view<const T>& x, const vector_view<co
   return {jackknife(shift(n), without), jackknife(mean, log_without)};
 }
 
-/// Whether a side depends on position enough to make `what_if` doubtful: a share of the variance or a growth above
-/// these, whose 95 % intervals leave 0 out.
+/// Whether a side depends on position enough to make `what_if` doubtful: shift or spread exceeds these limits, and its
+/// 95 % interval excludes 0.
 inline constexpr double doubtful_shift = 0.02, doubtful_spread = 0.2;
 inline bool is_doubtful(const stationarity& s) {
   const auto beyond = [](const estimate& e, double limit) {

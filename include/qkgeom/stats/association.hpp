@@ -14,14 +14,14 @@
 
 namespace qkgeom {
 
-/// Coefficient of association of two columns: Pearson's r, Spearman's rho (r of mid ranks), Kendall's tau-b.
+/// Coefficients of association of two columns: Pearson's r, Spearman's rho (r of mid ranks), Kendall's tau-b.
 enum class association { pearson, spearman, kendall };
 
 inline std::string_view name_of(association kind) {
   return kind == association::pearson ? "pearson" : kind == association::spearman ? "spearman" : "kendall";
 }
 
-/// Ranks from 1; equal values share the mean of their ranks.
+/// Returns ranks from 1; equal values share the mean of their ranks.
 inline std::vector<double> mid_ranks(const std::vector<double>& x) {
   std::vector<std::size_t> order(x.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -50,7 +50,7 @@ class ordered_association {
     y_ = unit(y);
   }
 
-  /// Association of x_i with y_order[i]; NaN if x or y has no variance.
+  /// Returns the association of x_i with y_order[i]; NaN if x or y has no variance.
   double operator()(const std::vector<std::size_t>& order) const {
     if (x_.empty() || y_.empty()) return std::numeric_limits<double>::quiet_NaN();
     double sum = 0;
@@ -71,15 +71,15 @@ class ordered_association {
   std::vector<double> x_, y_;  ///< deviations (n) or pair signs (n (n - 1) / 2)
 };
 
-/// Association of x and y, both (n); NaN if one has no variance. Throws as `ordered_association` does.
+/// Returns the association of x and y, both (n); NaN if one has no variance. Throws as `ordered_association` does.
 inline double associate(association kind, const std::vector<double>& x, const std::vector<double>& y) {
   std::vector<std::size_t> order(x.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   return ordered_association(kind, x, y)(order);
 }
 
-/// Partial association of x and y given z: (r_xy - r_xz r_yz) / sqrt((1 - r_xz^2)(1 - r_yz^2)); NaN if x or y is a
-/// function of z.
+/// Returns the partial association of x and y given z: (r_xy - r_xz r_yz) / sqrt((1 - r_xz^2)(1 - r_yz^2)); NaN if x or
+/// y is a function of z.
 inline double partial_association(association kind, const std::vector<double>& x, const std::vector<double>& y,
                                   const std::vector<double>& z) {
   const double xy = associate(kind, x, y), xz = associate(kind, x, z), yz = associate(kind, y, z);
@@ -87,21 +87,21 @@ inline double partial_association(association kind, const std::vector<double>& x
   return rest > 1e-12 ? (xy - xz * yz) / std::sqrt(rest) : std::numeric_limits<double>::quiet_NaN();
 }
 
-/// y = intercept + slope x by least squares, with the residual deviation (n - 2).
+/// A least-squares line y = intercept + slope x, with its residual deviation (n - 2).
 struct fitted_line {
   std::size_t n = 0;
   double slope = 0, intercept = 0, deviation = 0;
   double mean_x = 0, square_x = 0;  ///< mean of x; sum of squares about it
 
   double value(double x) const { return intercept + slope * x; }
-  /// Standard error of a new y at x.
+  /// Returns the standard error of a new y at x.
   double prediction_error(double x) const {
     const double away = x - mean_x;
     return deviation * std::sqrt(1 + 1 / static_cast<double>(n) + away * away / square_x);
   }
 };
 
-/// The least-squares line through (x, y), both (n). Throws `error` if n < 3 or all x are equal.
+/// Fits the least-squares line through (x, y), both (n). Throws `error` if n < 3 or all x are equal.
 inline fitted_line fit_line(const std::vector<double>& x, const std::vector<double>& y) {
   require(x.size() == y.size() && x.size() >= 3, "a line needs three points or more, not ", x.size(), " x and ",
           y.size(), " y");

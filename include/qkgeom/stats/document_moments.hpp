@@ -12,13 +12,12 @@
 
 namespace qkgeom {
 
-/// Documents in blocks: the document of rank r among the ascending ids is in block r modulo `count`.
+/// Documents in blocks: the document with rank r among the ascending ids is in block r modulo `count`.
 struct document_blocks {
   std::vector<std::int32_t> document;  ///< ids, ascending
   index_t count = 0;
-  bool as_stored = false;  ///< the blocks are those of stored moments, not of the ranks
+  bool as_stored = false;  ///< blocks are numbered as in stored moments, not by rank
 
-  /// Rank of a document of the list.
   index_t rank(std::int32_t id) const {
     return std::lower_bound(document.begin(), document.end(), id) - document.begin();
   }
@@ -26,7 +25,7 @@ struct document_blocks {
   bool operator==(const document_blocks&) const = default;
 };
 
-/// Documents in at most `max_blocks` blocks; `ids` in any order, with repetitions.
+/// Divides documents into at most `max_blocks` blocks; `ids` may be in any order and repeat.
 inline document_blocks blocks_of(std::vector<std::int32_t> ids, index_t max_blocks) {
   require(max_blocks > 0, "blocks_of: at least one block of documents is needed, not ", max_blocks);
   std::sort(ids.begin(), ids.end());
@@ -45,7 +44,7 @@ void add_documents(Context& ctx, const layer_view<T, S>& layer, std::vector<std:
   }
 }
 
-/// The documents of a layer's queries and keys in at most `max_blocks` blocks.
+/// Divides the documents of a layer's queries and keys into at most `max_blocks` blocks.
 template <context Context, class T, memory_space S>
 document_blocks blocks_of(Context& ctx, const layer_view<T, S>& layer, index_t max_blocks) {
   std::vector<std::int32_t> ids;
@@ -53,7 +52,7 @@ document_blocks blocks_of(Context& ctx, const layer_view<T, S>& layer, index_t m
   return blocks_of(std::move(ids), max_blocks);
 }
 
-/// Moments of one head's queries or keys in one block of documents, and of the differences of two rows of one document.
+/// Moments of one head's queries or keys in one block of documents, and of the differences between rows of a document.
 struct block_moments {
   row_moments rows;                 ///< with the full scatter
   std::vector<double> differences;  ///< (d, d) sum over pairs i < j of rows of one document of (x_i - x_j)(x_i - x_j)'
@@ -71,7 +70,7 @@ inline void merge(block_moments& into, const block_moments& from) {
   into.pairs += from.pairs;
 }
 
-/// Merged moments of all blocks but `left_out`; -1 leaves none out.
+/// Merges the moments of all blocks but `left_out`; -1 leaves none out.
 inline block_moments merged_without(const std::vector<block_moments>& blocks, index_t left_out) {
   auto all = block_moments::zero(blocks.at(0).rows.dim());
   for (std::size_t b = 0; b < blocks.size(); ++b)
@@ -81,8 +80,7 @@ inline block_moments merged_without(const std::vector<block_moments>& blocks, in
 
 namespace detail {
 
-/// Ends of the stretches of rows that hold `count` documents each; one stretch of all rows unless the rows of each
-/// document are adjacent.
+/// Returns the ends of stretches of rows that hold `count` documents each; one if documents' rows are not adjacent.
 inline std::vector<index_t> document_stretches(const vector_view<const std::int32_t>& document, index_t count) {
   std::vector<index_t> ends;
   std::vector<std::int32_t> runs;
@@ -96,7 +94,7 @@ inline std::vector<index_t> document_stretches(const vector_view<const std::int3
   return adjacent ? ends : std::vector<index_t>{document.size};
 }
 
-/// A block of the one document whose rows have the moments `m`. The differences of n rows of scatter S sum to n S.
+/// Returns the block of one document with row moments `m`. The differences of n rows of scatter S sum to n S.
 inline block_moments block_of_document(const row_moments& m) {
   const double count = static_cast<double>(m.count);
   return {m, dense::scaled(m.xx, count), 0.5 * count * (count - 1)};
@@ -104,8 +102,8 @@ inline block_moments block_of_document(const row_moments& m) {
 
 }  // namespace detail
 
-/// Moments per head and block of documents, (heads)(blocks), of one side's rows x (n, heads, d) with their token
-/// positions and documents. Memory does not grow with the number of documents if the rows of each are adjacent.
+/// Returns moments per head and block of documents, (heads)(blocks), of one side's rows x (n, heads, d) with their
+/// token positions and documents. Memory does not grow with the number of documents if each one's rows are adjacent.
 template <context Context, class T, memory_space S>
 std::vector<std::vector<block_moments>> moments_by_block(Context& ctx, const char* side, const tensor_view<T, S>& x,
                                                          const vector_view<const std::int32_t, S>& position,

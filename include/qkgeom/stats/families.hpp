@@ -16,14 +16,14 @@
 
 namespace qkgeom {
 
-/// Slope of y on x and Pearson's r; NaN where x or y does not vary.
+/// Slope of y on x and Pearson's r; NaN if x or y does not vary.
 struct slope_and_correlation {
   std::size_t n = 0;
   double slope = std::numeric_limits<double>::quiet_NaN();
   double correlation = std::numeric_limits<double>::quiet_NaN();
 };
 
-/// Least-squares slope of y on x and Pearson's r, x and y (n).
+/// Computes the least-squares slope of y on x and Pearson's r, x and y (n).
 inline slope_and_correlation fit_slope(const std::vector<double>& x, const std::vector<double>& y) {
   slope_and_correlation s{.n = x.size()};
   if (x.size() < 2) return s;
@@ -93,12 +93,12 @@ struct family_separation {
   std::size_t pairs = 0;        ///< pairs of rows of different families
   double in_order = 0;          ///< share of these pairs in the stated order; a tie counts one half
   bool overlap = false;         ///< true if a pair is in the opposite order
-  permutation_test order{};     ///< of `in_order` (Jonckheere and Terpstra), one-sided, families permuted over rows
-  permutation_test variance{};  ///< of the share of x's variance between families, one-sided, permuted likewise
+  permutation_test order{};     ///< test of `in_order` (Jonckheere and Terpstra), one-sided, permuting families
+  permutation_test variance{};  ///< one-sided test of the share of x's variance between families, permuted likewise
 };
 
-/// `order` lists the families from low x to high; x and family are (n). Throws `error` if `order` lacks a row's family
-/// or lists a family without a row.
+/// Tests the order of families; `order` lists them from low x to high, x and family are (n). Throws `error` if `order`
+/// lacks a row's family or lists a family without a row.
 inline family_separation separate_families(const std::vector<double>& x, const std::vector<std::string>& family,
                                            const std::vector<std::string>& order,
                                            const permutation_options& options = {}) {
@@ -152,15 +152,14 @@ inline family_separation separate_families(const std::vector<double>& x, const s
   return s;
 }
 
-/// Tests whether families rank alike by x and by y: pairs of family means, and pairs of rows of different families,
-/// whose order by x is that by y.
+/// Tests whether families rank alike by x and by y, over pairs of family means and pairs of rows of two families.
 struct family_rank_agreement {
   std::size_t families = 0, pairs = 0, agree = 0;  ///< pairs of family means
   permutation_test means{};                        ///< Kendall's tau-b of the family means, two-sided
   std::size_t row_pairs = 0, rows_agree = 0;       ///< pairs of rows of different families
 };
 
-/// x, y and the family of each row, all (n). Throws as `decompose_by_family` does.
+/// Compares the ranks by x and by y; x, y and the family of each row are (n). Throws as `decompose_by_family` does.
 inline family_rank_agreement rank_agreement(const std::vector<double>& x, const std::vector<double>& y,
                                             const std::vector<std::string>& family,
                                             const permutation_options& options = {}) {

@@ -8,18 +8,18 @@
 
 namespace qkgeom {
 
-/// A number and its standard error; NaN where there is none. `half_width` (interval.hpp) gives its interval.
+/// A number and its standard error; NaN if missing. `half_width` (interval.hpp) gives its interval.
 struct estimate {
   double value = std::numeric_limits<double>::quiet_NaN();
   double error = std::numeric_limits<double>::quiet_NaN();
   double freedom = 0;  ///< degrees of freedom of the error: documents that count, less one
 };
 
-/// Fewest documents, or blocks of them, that an error is given for.
+/// Fewest documents, or blocks of documents, for which an error is given.
 inline constexpr int least_documents = 3;
 
-/// The jackknife of a statistic from its values `without` one part each; NaNs do not count. No error from fewer than
-/// `least` values: of documents, that is the default; of heads, two.
+/// Computes the jackknife error of a statistic from its values `without` one part each; NaNs do not count. Gives no
+/// error for fewer than `least` values (the default is for documents; heads need two).
 inline estimate jackknife(double value, const std::vector<double>& without, int least = least_documents) {
   double n = 0, mean = 0, square = 0;
   for (const double v : without)
@@ -37,15 +37,15 @@ inline double jackknife_error(const std::vector<double>& without, int least = le
   return jackknife(0, without, least).error;
 }
 
-/// The difference a - b of numbers over independent documents; degrees of freedom by Welch and Satterthwaite.
+/// Returns the difference a - b of numbers over independent documents; degrees of freedom by Welch and Satterthwaite.
 inline estimate independent_difference(const estimate& a, const estimate& b) {
   const double x = a.error * a.error, y = b.error * b.error;
   const double freedom = (x + y) * (x + y) / (x * x / a.freedom + y * y / b.freedom);
   return {a.value - b.value, std::sqrt(x + y), x + y > 0 ? freedom : std::fmin(a.freedom, b.freedom)};
 }
 
-/// sum of `sum` / sum of `weight` over documents, both (documents), with its jackknife error over documents of weight
-/// above 0; NaN without weight.
+/// Returns the ratio of the sums of `sum` and `weight` over documents, both (documents), with its jackknife error over
+/// documents of weight above 0; NaN without weight.
 inline estimate ratio_of_sums(const std::vector<double>& sum, const std::vector<double>& weight) {
   double all = 0, total = 0;
   for (std::size_t e = 0; e < sum.size(); ++e) {

@@ -23,7 +23,7 @@ struct head_moments {
   bool operator==(const head_moments&) const = default;
 };
 
-/// Moments of the heads of a layer, each key head once.
+/// Moments of the heads of a layer; each key head appears once.
 struct layer_moments {
   bucket_edges buckets;
   std::vector<side_moments> q;        ///< (query heads)
@@ -34,15 +34,14 @@ struct layer_moments {
 };
 
 struct moment_options {
-  scatter_kind q_bucket =
-      scatter_kind::full;  ///< of each query bucket; all query models but `linear_drift` need `full`
-  scatter_kind k_bucket = scatter_kind::diagonal;  ///< of each key bucket
+  scatter_kind q_bucket = scatter_kind::full;      ///< per query bucket; only `linear_drift` can do without `full`
+  scatter_kind k_bucket = scatter_kind::diagonal;  ///< per key bucket
   index_t context_length = 0;                      ///< last bucket edge, tokens; 0: one past the last position
 };
 
-/// Moments of every head of a layer, per bucket and in total, in f64 for any element type (docs/mathematics.md,
-/// Moments). Throws if shapes do not fit, a position is negative, or a row is not finite or of a size that f64 does not
-/// take (`takes_size`).
+/// Computes the moments of every head of a layer, per bucket and in total, in f64 for any element type
+/// (docs/mathematics.md, Moments). Throws if shapes do not fit, a position is negative, or a row is not finite or of a
+/// size that f64 does not take (`takes_size`).
 template <context Context, class T, memory_space S, bucketing Buckets>
 layer_moments accumulate(Context& ctx, const layer_view<T, S>& layer, const Buckets& buckets,
                          const moment_options& options = {}) {
@@ -61,7 +60,7 @@ layer_moments accumulate(Context& ctx, const layer_view<T, S>& layer, const Buck
   return m;
 }
 
-/// The same for one head.
+/// Does the same for one head.
 template <context Context, class T, memory_space S, bucketing Buckets>
 head_moments accumulate(Context& ctx, const head_view<T, S>& head, const Buckets& buckets,
                         const moment_options& options = {}) {
@@ -69,8 +68,7 @@ head_moments accumulate(Context& ctx, const head_view<T, S>& head, const Buckets
   return {std::move(m.buckets), std::move(m.q[0]), std::move(m.k[0])};
 }
 
-/// Throws `error`, beginning with the name `function`, unless the moments have the layer's numbers of query and key
-/// heads and its head size.
+/// Throws `error`, beginning with `function`, unless the moments have the layer's numbers of heads and head size.
 inline void check_moments(const char* function, const layer_moments& m, const layer_shape& layer) {
   require(static_cast<index_t>(m.q.size()) == layer.q.heads && static_cast<index_t>(m.k.size()) == layer.k.heads,
           function, ": moments of ", m.q.size(), " query and ", m.k.size(), " key heads for ", layer.q.heads, " and ",
@@ -93,7 +91,7 @@ inline void merge(side_moments& into, const side_moments& from) {
       into.bucket.push_back(from.bucket[b]);
 }
 
-/// Moments of the rows of `a` and `b` together. Head sizes and bucket grids must be equal, except that one grid may
+/// Merges the moments of the rows of `a` and `b`. Head sizes and bucket grids must be equal, except that one grid may
 /// extend the other if no row lies beyond the shorter one. Throws `error` otherwise.
 inline head_moments merge(head_moments a, const head_moments& b) {
   a.buckets = detail::joined(a.buckets, b.buckets);
@@ -112,15 +110,15 @@ inline layer_moments merge(layer_moments a, const layer_moments& b) {
   return a;
 }
 
-/// True if every edge of `coarse` is an edge of `fine` and the last edges are equal: then moments over `fine` merge
-/// into moments over `coarse`.
+/// Whether every edge of `coarse` is an edge of `fine` and the last edges are equal, so that moments over `fine` merge
+/// into those over `coarse`.
 inline bool refines(const bucket_edges& fine, const bucket_edges& coarse) {
   const auto &f = fine.edges(), &c = coarse.edges();
   return !c.empty() && !f.empty() && f.back() == c.back() && std::includes(f.begin(), f.end(), c.begin(), c.end());
 }
 
-/// Moments over wider buckets, merged from the buckets of `m` inside each. Rows outside the new edges count in the
-/// totals only. Throws `error` unless `m.buckets` refines `edges`.
+/// Merges moments into wider buckets; rows outside count only in totals. Throws `error` unless `m.buckets` refines
+/// `edges`.
 inline layer_moments coarser(const layer_moments& m, const bucket_edges& edges) {
   require(refines(m.buckets, edges), "the moments' bucket edges do not hold all the edges asked for");
   layer_moments wide{edges, m.q, m.k, m.key_of_query};
@@ -139,21 +137,21 @@ inline layer_moments coarser(const layer_moments& m, const bucket_edges& edges) 
   return wide;
 }
 
-/// Moments of a query head and of the key head that it reads, by reference.
+/// References the moments of a query head and of the key head that it reads.
 struct moments_ref {
   const bucket_edges* buckets;
   const side_moments* q;
   const side_moments* k;
 };
 
-/// Moments of a head's queries and keys together.
+/// Merges the moments of a head's queries and keys.
 inline row_moments pooled_moments(const moments_ref& head) {
   auto pooled = head.q->total;
   merge(pooled, head.k->total);
   return pooled;
 }
 
-/// Query heads of the moments, each with its key head.
+/// Returns the query heads of the moments, each with its key head.
 inline std::vector<moments_ref> heads_of(const head_moments& m) { return {{&m.buckets, &m.q, &m.k}}; }
 inline std::vector<moments_ref> heads_of(const layer_moments& m) {
   std::vector<moments_ref> heads;
@@ -161,7 +159,7 @@ inline std::vector<moments_ref> heads_of(const layer_moments& m) {
   return heads;
 }
 
-/// Results per head, in the shape of the moments they came from: a vector for a layer, the value for one head.
+/// Returns results per head in the shape of the moments they came from: a vector for a layer, the value for one head.
 template <class R>
 std::vector<R> shaped_like(const layer_moments&, std::vector<R>&& results) {
   return std::move(results);
@@ -171,11 +169,11 @@ R shaped_like(const head_moments&, std::vector<R>&& results) {
   return std::move(results.front());
 }
 
-/// Pearson correlation from sums of squares and products; 0 when either side does not vary.
+/// Returns Pearson's correlation from sums of squares and products; 0 when either side does not vary.
 inline double correlation(double xy, double xx, double yy) {
   return xx > 0 && yy > 0 ? std::clamp(xy / std::sqrt(xx * yy), -1.0, 1.0) : 0.0;
 }
-/// Regression slope of x on t; 0 when t does not vary.
+/// Returns the regression slope of x on t; 0 when t does not vary.
 inline double slope(double xt, double tt) { return tt > 0 ? xt / tt : 0.0; }
 
 }  // namespace qkgeom

@@ -20,7 +20,6 @@ struct permutation_options {
   std::uint64_t seed = 0;
 };
 
-/// Result of a permutation test.
 struct permutation_test {
   std::size_t n = 0;
   double estimate = 0;
@@ -40,22 +39,22 @@ struct bootstrap_options {
 struct bootstrap_interval {
   std::size_t n = 0;
   double estimate = 0, low = 0, high = 0;
-  std::size_t draws = 0, without_value = 0;  ///< resamples; those left out because all their rows are equal
+  std::size_t draws = 0, without_value = 0;  ///< resamples; resamples without a value, since their rows are all equal
 };
 
-/// Lowest and highest value of a statistic as each row is left out in turn, and the row left out there.
+/// Lowest and highest value of a statistic when one row is left out, and the row left out in each case.
 struct leave_one_out_range {
   double low = 0, high = 0;
   std::size_t low_without = 0, high_without = 0;
 };
 
-/// Permutation test of `statistic(arrangement)`: the observed value, of `values` as they are, against those of every
-/// distinct arrangement of `values`, or of random ones. Two-sided compares absolute values.
+/// Tests `statistic(arrangement)` by permutation: compares its value for `values` as they are with its values for every
+/// distinct arrangement of `values`, or for random ones. Two-sided compares absolute values.
 template <class T, class Statistic>
 permutation_test permute(const std::vector<T>& values, bool two_sided, const permutation_options& options,
                          const Statistic& statistic);
 
-/// Two-sided permutation test of the association of x and y, both (n).
+/// Tests the association of x and y, both (n), by a two-sided permutation test.
 inline permutation_test test_association(association kind, const std::vector<double>& x, const std::vector<double>& y,
                                          const permutation_options& options = {}) {
   std::vector<std::size_t> order(x.size());
@@ -63,18 +62,17 @@ inline permutation_test test_association(association kind, const std::vector<dou
   return permute(order, true, options, ordered_association(kind, x, y));
 }
 
-/// Percentile interval of `statistic(rows)`, where `rows` are n indices drawn with replacement.
+/// Returns the percentile interval of `statistic(rows)`, where `rows` are n indices drawn with replacement.
 template <class Statistic>
 bootstrap_interval bootstrap(std::size_t n, const bootstrap_options& options, const Statistic& statistic);
 
-/// The given rows of a column.
 inline std::vector<double> rows_of(const std::vector<double>& column, const std::vector<std::size_t>& rows) {
   std::vector<double> taken(rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) taken[i] = column[rows[i]];
   return taken;
 }
 
-/// Percentile interval of the association of x and y, both (n).
+/// Returns the percentile interval of the association of x and y, both (n).
 inline bootstrap_interval bootstrap_association(association kind, const std::vector<double>& x,
                                                 const std::vector<double>& y, const bootstrap_options& options = {}) {
   return bootstrap(x.size(), options, [&](const std::vector<std::size_t>& rows) {
@@ -82,8 +80,7 @@ inline bootstrap_interval bootstrap_association(association kind, const std::vec
   });
 }
 
-/// Range of the association of x and y, both (n), as each row is left out; NaN if it never has a value. Throws if n
-/// < 3.
+/// Returns the range of the association of x and y, both (n), without one row each; NaN if none. Throws if n < 3.
 inline leave_one_out_range leave_one_out(association kind, const std::vector<double>& x, const std::vector<double>& y) {
   require(x.size() >= 3, "leaving one row out needs three or more, not ", x.size());
   constexpr double none = std::numeric_limits<double>::quiet_NaN();
@@ -110,8 +107,8 @@ struct predictor_comparison {
   bootstrap_interval interval{};  ///< of the difference
 };
 
-/// All columns are (n). Before a swap both columns are ranked or standardised and signed to increase with y. Throws for
-/// Kendall and for columns without variance.
+/// Compares two predictors of y; all columns are (n). Before a swap both columns are ranked or standardised and signed
+/// to increase with y. Throws for Kendall and for columns without variance.
 inline predictor_comparison compare_predictors(association kind, const std::vector<double>& first,
                                                const std::vector<double>& second, const std::vector<double>& y,
                                                const permutation_options& options = {},

@@ -7,7 +7,7 @@
 
 namespace qkgeom {
 
-/// Moments of a sample; NaN for too few values. Without variance there is no skewness, kurtosis or bimodality.
+/// Moments of a sample; NaN for too few values. Skewness, kurtosis and bimodality need variance.
 struct sample_shape {
   double mean = std::numeric_limits<double>::quiet_NaN();
   double deviation = std::numeric_limits<double>::quiet_NaN();   ///< standard deviation (n - 1)
@@ -16,8 +16,8 @@ struct sample_shape {
   double bimodality = std::numeric_limits<double>::quiet_NaN();  ///< 4 values or more; 5/9 for a uniform distribution
 };
 
-/// The bimodality coefficient is (s^2 + 1) / (k + 3 (n - 1)^2 / ((n - 2)(n - 3))), s and k the bias-corrected skewness
-/// and excess kurtosis: 1/3 for many normal values, 1 for two points.
+/// Computes the shape of a sample. The bimodality coefficient is (s^2 + 1) / (k + 3 (n - 1)^2 / ((n - 2)(n - 3))), s
+/// and k being the bias-corrected skewness and excess kurtosis: 1/3 for many normal values, 1 for two points.
 inline sample_shape shape_of(const std::vector<double>& x) {
   sample_shape s;
   if (x.empty()) return s;
@@ -33,7 +33,7 @@ inline sample_shape shape_of(const std::vector<double>& x) {
   }
   s.mean = mean;
   if (n > 1) s.deviation = std::sqrt(m2 * n / (n - 1));
-  // Equal values leave rounding in m2, which has no shape.
+  // For equal values m2 is only rounding, which has no shape.
   if (n < 3 ||
       !(m2 > 16 * std::numeric_limits<double>::epsilon() * std::numeric_limits<double>::epsilon() * mean * mean))
     return s;

@@ -9,9 +9,9 @@
 
 namespace qkgeom {
 
-/// Shapley values (Shapley 1953) of n causes from a number's value with each set of them at work: 2^n values, bit i of
-/// an index being cause i. They add up to the value with all causes less that with none. Throws `error` unless the
-/// values are so many.
+/// Returns the Shapley values (Shapley 1953) of n causes from a number's value under each set of causes: 2^n values,
+/// bit i of an index being cause i. They add up to the value with all causes less the value without any. Throws `error`
+/// unless the number of values is a power of two.
 inline std::vector<double> shapley_values(const std::vector<double>& value_with) {
   require(std::has_single_bit(value_with.size()), "shapley_values: ", value_with.size(),
           " values are not one for each set of causes");

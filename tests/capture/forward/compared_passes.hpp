@@ -15,12 +15,12 @@
 #include <utility>
 #include <vector>
 
-#include "capture/forward/attention/attention_statistics.hpp"
 #include "capture/forward/cpu_forward_pass.hpp"
 #include "capture/job/prepare.hpp"
 #include "capture/job/stores/statistics_store.hpp"
 #include "capture/model/head_changes.hpp"
 #include "tests/capture/forward/forward_fixture.hpp"
+#include "tests/capture/forward/measured_softmax.hpp"
 
 namespace qkgeom::test {
 
@@ -147,15 +147,17 @@ inline void expect_changed_heads_as_on_the_cpu(const std::string& family, const 
   }
 }
 
-/// What the softmax of all query heads but head 1 of all layers but one gives of several documents, as a pass on the
-/// CPU measures it, or as this one does.
-inline std::map<std::string, std::vector<double>> measured_softmax(const forward_fixture& f,
-                                                                   const std::vector<token_span>& documents,
-                                                                   const forward_pass_factory& make) {
+/// What the softmax of all query heads but head 1 of all layers but one gives of several documents, of so many queries
+/// of each bucket: as the pass measures it, or with `plainly` a plain softmax of the rows that it hands out.
+inline std::map<std::string, std::vector<double>> softmax_of(const forward_fixture& f,
+                                                             const std::vector<token_span>& documents,
+                                                             const forward_pass_factory& make, index_t queries,
+                                                             bool plainly) {
   const checkpoint model(f.folder);
   thread_pool pool(2);
   const auto d = f.description();
   capture_manifest manifest;
+  manifest.extra["softmax"]["queries"] = queries;
   for (const token_span& document : documents)
     manifest.context_length = std::max(manifest.context_length, static_cast<index_t>(document.size()));
   for (index_t l = 0; l < d.n_layers(); ++l) {
@@ -170,11 +172,19 @@ inline std::map<std::string, std::vector<double>> measured_softmax(const forward
   statistics_store store(manifest, d, uniform_buckets{16}.edges(manifest.context_length), true, false);
   store.add_documents(static_cast<index_t>(documents.size()), 0);
   const auto pass = make(d, model, compute_type::f32, d.n_layers() - 1, pool);
+  const auto asked = [&](std::size_t i, index_t layer) {
+    return store.measured(static_cast<index_t>(i), static_cast<index_t>(documents[i].size()), layer);
+  };
   batch_sinks sinks;
-  if (!pass->takes_softmax(store))
+  if (plainly) {
     sinks.attended = [&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
-      if (const auto what = store.measured(layer)) store.add(i, layer, measure_attention(pool, q, k, *what));
+      if (const auto what = asked(i, layer)) store.add(i, layer, *what, 0, plain_softmax(q, k, *what));
     };
+  } else {
+    sinks.measured = asked;
+    sinks.softmax = [&](std::size_t i, index_t layer, const softmax_request& what, index_t first,
+                        const auto& measures) { store.add(i, layer, what, first, measures); };
+  }
   pass->run(documents, rope_stage::post, sinks);
   std::map<std::string, std::vector<double>> found;
   for (const tensor_to_write& t : store.tensors()) {
@@ -185,24 +195,28 @@ inline std::map<std::string, std::vector<double>> measured_softmax(const forward
   return found;
 }
 
-inline void expect_softmax_as_on_the_cpu(const std::string& family, const forward_pass_factory& make,
-                                         std::size_t tokens = std::size_t(-1)) {
+/// What a pass measures of the softmax is what a plain softmax gives of the rows of the CPU's pass.
+inline void expect_plain_softmax(const std::string& family, const forward_pass_factory& make,
+                                 std::size_t tokens = std::size_t(-1)) {
   const forward_fixture f = family_fixture(family);
   const auto ids = f.ids(tokens);
   const token_span all(ids);
   const std::vector<token_span> documents{all.first(7), {}, all, all.last(1)};
-  const auto theirs = measured_softmax(f, documents, on_the_cpu), ours = measured_softmax(f, documents, make);
-  ASSERT_EQ(ours.size(), theirs.size()) << family;
-  EXPECT_EQ(theirs.size() % 4, 0u) << family;
-  for (const auto& [name, values] : theirs) {
-    const auto& got = ours.at(name);
-    ASSERT_EQ(got.size(), values.size()) << family << ' ' << name;
-    double largest = 0;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      EXPECT_NEAR(got[i], values[i], 1e-4 * (1 + values[i])) << family << ' ' << name << ' ' << i;
-      largest = std::max(largest, values[i]);
+  for (const index_t queries : {5, 16}) {  // of a bucket of 16
+    const auto theirs = softmax_of(f, documents, on_the_cpu, queries, true),
+               ours = softmax_of(f, documents, make, queries, false);
+    ASSERT_EQ(ours.size(), theirs.size()) << family;
+    EXPECT_EQ(theirs.size() % 4, 0u) << family;
+    for (const auto& [name, values] : theirs) {
+      const auto& got = ours.at(name);
+      ASSERT_EQ(got.size(), values.size()) << family << ' ' << name;
+      double largest = 0;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        EXPECT_NEAR(got[i], values[i], 1e-4 * (1 + values[i])) << family << ' ' << name << ' ' << i;
+        largest = std::max(largest, values[i]);
+      }
+      EXPECT_GT(largest, 0.5) << family << ' ' << name;
     }
-    EXPECT_GT(largest, 0.5) << family << ' ' << name;
   }
 }
 

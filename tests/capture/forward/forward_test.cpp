@@ -47,9 +47,9 @@ void rotate(const decoder_description& d, const layer_description& layer, const 
   for (index_t h = 0; layer.rope && h < heads; ++h)
     for (index_t i = 0; i < table.half; ++i) {
       const bool interleaved = d.rope_of(layer).interleaved;
-      float* const turned = x + h * dim + d.rope_of(layer).first;
-      float& a = turned[interleaved ? 2 * i : i];
-      float& b = turned[interleaved ? 2 * i + 1 : i + table.half];
+      float* const rotated = x + h * dim + d.rope_of(layer).first;
+      float& a = rotated[interleaved ? 2 * i : i];
+      float& b = rotated[interleaved ? 2 * i + 1 : i + table.half];
       const double cosine = table.cos[t * table.half + i], sine = table.sin[t * table.half + i], u = a, v = b;
       a = static_cast<float>(u * cosine - v * sine);
       b = static_cast<float>(v * cosine + u * sine);
@@ -68,7 +68,7 @@ TEST(forward, rows_before_the_rotation_become_those_of_the_attention) {
     const auto ids = f.ids();
     const auto length = static_cast<index_t>(ids.size());
     auto rows = test::run_documents(f, {ids}, compute_type::f32, on_the_cpu, rope_stage::pre, test::asked_for::rows);
-    int turned = 0;
+    int rotated = 0;
     for (index_t l = 0; l < d.n_layers(); ++l)
       for (const bool query : {true, false}) {
         const std::string side = query ? "q" : "k";
@@ -79,9 +79,9 @@ TEST(forward, rows_before_the_rotation_become_those_of_the_attention) {
         for (index_t t = 0; t < length; ++t) rotate(d, d.layers[l], table, t, query, x.data() + t * width);
         const auto& want = rows.at({0, l, "attended " + side});
         EXPECT_LE(distance(x, want), 1e-6 * norm(want)) << name << ' ' << l << ' ' << side;
-        turned += distance(before, want) > 0.1 * norm(want);
+        rotated += distance(before, want) > 0.1 * norm(want);
       }
-    EXPECT_GT(turned, 0) << name;
+    EXPECT_GT(rotated, 0) << name;
   }
 }
 

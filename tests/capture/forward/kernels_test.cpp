@@ -211,8 +211,8 @@ void expect_norm_gate_and_rotation_to_equal_their_formulas() {
   const std::vector<float> cosine(18, 0.6f), sine(18, 0.8f);
   for (const bool interleaved : {false, true}) {
     head = x;
-    rotate_rows<float> turn{{head.data(), nullptr, 0, 1, 0, n, 0, 0}, cosine.data(), sine.data(), 18, interleaved};
-    turn(Team{}, 0);
+    rotate_rows<float> rotation{{head.data(), nullptr, 0, 1, 0, n, 0, 0}, cosine.data(), sine.data(), 18, interleaved};
+    rotation(Team{}, 0);
     for (std::size_t i = 0; i < 18; ++i) {
       const std::size_t a = interleaved ? 2 * i : i, b = interleaved ? 2 * i + 1 : i + 18;
       EXPECT_NEAR(head[a], 0.6f * x[a] - 0.8f * x[b], 1e-5);

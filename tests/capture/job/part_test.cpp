@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "capture/job/batches.hpp"
+#include "capture/job/cut.hpp"
 #include "capture/on_cpu.hpp"
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/io/capture_merge.hpp"
@@ -130,6 +130,7 @@ TEST_F(part, what_does_not_belong_together_is_refused_with_a_sentence) {
   other("list of documents or tokenizer is", [&] { options.inputs.count = 7; });
   other("model is", [&] { options.model.name = "other"; });
   other("softmax is", [&] { options.statistics.softmax = false; });
+  other("softmax is", [&] { options.statistics.softmax_queries = 5; });
   // A part is resumed as itself alone.
   options.run.resume = true;
   EXPECT_TRUE(run_to("b", {2, 2}).was_complete);

@@ -304,7 +304,7 @@ TEST(description, a_text_config_that_does_not_say_its_type_has_that_of_the_famil
 }
 
 /// As transformers computes them: exponents of the whole head, and 192 pairs that do not turn.
-TEST(description, gemma4_turns_some_pairs_of_wide_heads) {
+TEST(description, gemma4_rotates_some_pairs_of_wide_heads) {
   const auto d = read_description(config_of("gemma4"));
   expect_near(d.rope.inv_freq[1], 0.947463526);
   expect_near(d.rope.inv_freq[63], 0.0333762469);

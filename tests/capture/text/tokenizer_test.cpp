@@ -14,7 +14,7 @@
 
 #include "capture/job/documents.hpp"
 #include "capture/text/tokenizer.hpp"
-#include "capture/text/utf8.hpp"
+#include "capture/text/unicode.hpp"
 #include "qkgeom/io/json.hpp"
 #include "tests/capture/text/token_ids.hpp"
 #include "tests/io/scratch.hpp"

@@ -13,7 +13,7 @@
 #include "examples/common/numbers/comparison.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/report/analyse_layer.hpp"
 #include "qkgeom/stats/interval.hpp"
 

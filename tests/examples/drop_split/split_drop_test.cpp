@@ -7,8 +7,8 @@
 #include <functional>
 
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/planted/heads.hpp"
-#include "qkgeom/rotary/turn.hpp"
+#include "qkgeom/planted/planted_head.hpp"
+#include "qkgeom/rotary/rotation_between.hpp"
 #include "tests/common/refusal.hpp"
 #include "tests/plasticity/pair_oracle.hpp"
 
@@ -152,16 +152,16 @@ TEST(drop_split, a_counterfactual_is_what_its_definition_says) {
   EXPECT_NEAR(split.drop_with[0b1001], mean_of(0, 0.2 * full_length) - mean_of(0.8 * full_length, full_length), 1e-12);
 }
 
-TEST(drop_split, keys_turned_back_see_no_distance) {
+TEST(drop_split, keys_rotated_back_see_no_distance) {
   cpu_context cpu{{.threads = 2}};
   for (const char* style : {"half", "interleaved"})
     for (const auto kind : all_covariance_kinds) {
       const captured_rope rope{style, 4, 1, {0.003, 0.0007}};
-      const auto turned = [&](double t, double* x) {
+      const auto rotated = [&](double t, double* x) {
         for (int c = 0; c < 4; ++c) x[c] = 0.5 * x[c] + 2 + c;
-        rotary_turn(rope, t)(x);
+        vector_rotation(rope, t)(x);
       };
-      const head h(cpu, turned, turned, kind, 24);
+      const head h(cpu, rotated, rotated, kind, 24);
       const auto s = h.split(cpu, {.rotation = rope});
       EXPECT_GT(std::abs(s.drop.value), 0.05);
       // A query meets keys that all stand half a bucket before it, whatever bucket it is in. A model of one covariance

@@ -8,7 +8,7 @@
 #include "examples/dynamics/trajectory_changes.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/report/analyse.hpp"
 #include "qkgeom/stats/quantile.hpp"
 #include "tests/common/studentised.hpp"
@@ -53,7 +53,7 @@ model_report report_of(const std::vector<planted_number>& heads, index_t L,
   return report;
 }
 
-const auto p = head_class::position_dominated, c = head_class::content_focused;
+const auto position = head_class::position_dominated, content = head_class::content_focused;
 
 TEST(head_statistics, median_error_is_that_of_every_redraw) {
   const std::vector<double> x{1000.5, 1003, 1001.25};
@@ -71,10 +71,10 @@ TEST(head_statistics, median_error_is_that_of_every_redraw) {
 }
 
 TEST(trajectory, statistics_over_heads_and_their_errors) {
-  const auto checkpoint = point_of(report_of({{1, 2, p}, {-3, 2, p}, {5, 2, c}}, 100,
-                                             {{{1.5, 2, p}, {-3, 2, c}, {5, 2, c}},
-                                              {{0.5, 2, p}, {-3, 2, p}, {5, 2, c}},
-                                              {{1.1, 2, p}, {-3.1, 2, p}, {5, 2, c}}}),
+  const auto checkpoint = point_of(report_of({{1, 2, position}, {-3, 2, position}, {5, 2, content}}, 100,
+                                             {{{1.5, 2, position}, {-3, 2, content}, {5, 2, content}},
+                                              {{0.5, 2, position}, {-3, 2, position}, {5, 2, content}},
+                                              {{1.1, 2, position}, {-3.1, 2, position}, {5, 2, content}}}),
                                    "one", 2.5);
   const auto groups = head_groups(checkpoint.heads);
   ASSERT_EQ(groups.size(), 3u);
@@ -92,7 +92,7 @@ TEST(trajectory, statistics_over_heads_and_their_errors) {
   EXPECT_NEAR(median.error, jackknife_error({1.5, 0.5, 1.1}), 1e-15);
   // alpha_k is the same in every replicate: no error is known, rather than 0.
   EXPECT_TRUE(std::isnan(over_heads(checkpoint.column("alpha_k"), all, head_statistic::mean).error));
-  const auto share = class_share(checkpoint, all, p).estimate();
+  const auto share = class_share(checkpoint, all, position).estimate();
   EXPECT_DOUBLE_EQ(share.value, 2.0 / 3);
   EXPECT_NEAR(share.error, jackknife_error({1 / 3.0, 2 / 3.0, 2 / 3.0}), 1e-15);
   EXPECT_NEAR(share.head_error, std::sqrt(2.0 / 9 / 2), 1e-15);
@@ -101,21 +101,21 @@ TEST(trajectory, statistics_over_heads_and_their_errors) {
 }
 
 TEST(trajectory, transitions_count_where_each_head_went) {
-  const auto a = point_of(report_of({{1, 1, p}, {1, 1, p}, {1, 1, c}, {1, 1, c}}, 100), "a");
-  const auto b = point_of(report_of({{1, 1, p}, {1, 1, c}, {1, 1, p}, {1, 1, p}}, 100), "b");
+  const auto a = point_of(report_of({{1, 1, position}, {1, 1, position}, {1, 1, content}, {1, 1, content}}, 100), "a");
+  const auto b = point_of(report_of({{1, 1, position}, {1, 1, content}, {1, 1, position}, {1, 1, position}}, 100), "b");
   double share = 0;
   for (const auto& t : class_transitions(a, b, every_head(a.heads))) {
-    const index_t expected = t.from == p && t.to == p   ? 1
-                             : t.from == p && t.to == c ? 1
-                             : t.from == c && t.to == p ? 2
-                                                        : 0;
+    const index_t expected = t.from == position && t.to == position  ? 1
+                             : t.from == position && t.to == content ? 1
+                             : t.from == content && t.to == position ? 2
+                                                                     : 0;
     EXPECT_EQ(t.heads, expected);
     EXPECT_DOUBLE_EQ(t.share.value, static_cast<double>(expected) / 4);
     EXPECT_TRUE(std::isnan(t.share.error)) << "no documents were left out";
     share += t.share.value;
   }
   EXPECT_DOUBLE_EQ(share, 1);
-  const auto other = point_of(report_of({{1, 1, p}, {1, 1, p}}, 100), "other");
+  const auto other = point_of(report_of({{1, 1, position}, {1, 1, position}}, 100), "other");
   EXPECT_THROW(class_transitions(a, other, {0}), error);
   EXPECT_THROW(split_bias(a, other, {0}, true, false), error);
 }
@@ -260,9 +260,10 @@ TEST(trajectory, score_differences_are_those_of_one_document) {
 
 TEST(trajectory, tables_have_a_row_for_each_checkpoint_and_group) {
   const test::scratch_folder folder;
-  const std::vector<trajectory_point> points{point_of(report_of({{1, 2, p}, {3, 4, c}, {1, 1, c}}, 100), "a", 3.5),
-                                             point_of(report_of({{1, 1, p}, {3, 2, p}, {1, 1, c}}, 100), "b,c"),
-                                             point_of(report_of({{2, 1, p}, {3, 2, p}, {1, 1, p}}, 400), "d", 2.5)};
+  const std::vector<trajectory_point> points{
+      point_of(report_of({{1, 2, position}, {3, 4, content}, {1, 1, content}}, 100), "a", 3.5),
+      point_of(report_of({{1, 1, position}, {3, 2, position}, {1, 1, content}}, 100), "b,c"),
+      point_of(report_of({{2, 1, position}, {3, 2, position}, {1, 1, position}}, 400), "d", 2.5)};
   write_trajectory_csv(folder / "trajectory.csv", points);
   write_transitions_csv(folder / "transitions.csv", points);
   write_bias_split_csv(folder / "bias_split.csv", points);

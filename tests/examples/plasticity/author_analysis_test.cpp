@@ -15,7 +15,7 @@
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/householder.hpp"
-#include "qkgeom/planted/heads.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "tests/common/data_files.hpp"
 #include "tests/io/scratch.hpp"
 

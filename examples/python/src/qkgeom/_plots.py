@@ -286,7 +286,8 @@ def _named(name: str, words: str, function: typing.Any) -> typing.Any:
 
 def _of_heads(name: str, words: str) -> FigureOfHeads:
     def plot(report: Report | Capture) -> Figure:
-        return draw(_qkgeom.figure(_report(report), name))
+        analysed = _report(report)
+        return draw(_qkgeom.figure(analysed, name))
 
     return typing.cast(FigureOfHeads, _named(name, words, plot))
 
@@ -321,7 +322,8 @@ plot_loss = _of_capture("loss", "--loss", "Loss of the next token along the cont
 
 def plot_plane(capture: Capture, layer: int, head: int) -> Figure:
     """Queries and keys of a head in the plane of drift a and separation b (4.3.2), coloured by position."""
-    return draw(_qkgeom.plane(capture._set, _report(capture), layer, head))
+    report = _report(capture)
+    return draw(_qkgeom.plane(capture._set, report, layer, head))
 
 
 def figures_of(capture: Capture) -> list[tuple[str, Figure]]:

@@ -114,12 +114,12 @@ def _floats(x: torch.Tensor) -> list[float]:
 def _interleaved(attention: torch.nn.Module) -> bool | None:
     """Whether channels 2j and 2j + 1 turn together, rather than j and j + rotary_dim / 2; None if the model does not say."""
     module = sys.modules[type(attention).__module__]
-    rotate, turn = getattr(module, "rotate_half", None), getattr(module, "apply_rotary_emb", None)
+    rotate, apply = getattr(module, "rotate_half", None), getattr(module, "apply_rotary_emb", None)
     if rotate is not None:
-        turned = rotate(torch.arange(4.0)).tolist()
-    elif turn is not None:  # Llama 4 multiplies complex numbers, here by i
+        rotated = rotate(torch.arange(4.0)).tolist()
+    elif apply is not None:  # Llama 4 multiplies complex numbers, here by i
         row = torch.arange(4.0).view(1, 1, 1, 4)
-        turned = turn(row, row, torch.full((1, 1, 2), 1j))[0].flatten().tolist()
+        rotated = apply(row, row, torch.full((1, 1, 2), 1j))[0].flatten().tolist()
     else:
         return None
-    return {(-1.0, 0.0, -3.0, 2.0): True, (-2.0, -3.0, 0.0, 1.0): False}.get(typing.cast(typing.Any, tuple(turned)))
+    return {(-1.0, 0.0, -3.0, 2.0): True, (-2.0, -3.0, 0.0, 1.0): False}.get(typing.cast(typing.Any, tuple(rotated)))

@@ -21,7 +21,7 @@
 
 namespace qkgeom::detail {
 
-/// True if an xtensor expression owns its values, so that a view of a temporary would dangle.
+/// Whether an xtensor expression owns its values, so that a view of a temporary would dangle.
 template <class X>
 inline constexpr bool holds_values = false;
 template <class Values, std::size_t N, xt::layout_type L, class Tag>
@@ -31,13 +31,13 @@ inline constexpr bool holds_values<xt::xarray_container<Values, L, Shape, Tag>> 
 template <class Of, class... Slices>
 inline constexpr bool holds_values<xt::xview<Of, Slices...>> = holds_values<Of>;
 
-/// Stride of an axis, in values.
+/// Returns the stride of an axis, in values.
 template <class X>
 index_t stride_of(const X& x, std::size_t axis) {
   return x.strides()[axis];
 }
 
-/// The first value of a container or view of `axes` axes. Throws unless the last axis is contiguous.
+/// Returns the first value of a container or view of `axes` axes. Throws unless the last axis is contiguous.
 template <class X>
 const typename X::value_type* first_value(const char* function, const X& x, std::size_t axes) {
   static_assert(X::static_layout != xt::layout_type::column_major, "qkgeom reads row-major xtensor containers");

@@ -17,7 +17,7 @@
 #include "qkgeom/core/buffer.hpp"
 #include "qkgeom/core/error.hpp"
 
-/// Handles, memory and streams of CUDA, owned.
+/// CUDA handles, memory and streams with owners.
 namespace qkgeom::cuda_kernels {
 
 /// Throws `error` unless a call succeeded; the error names the call, `what`.
@@ -51,7 +51,7 @@ using owned = std::unique_ptr<std::remove_pointer_t<Handle>, destroyer<Destroy>>
 using owned_stream = owned<cudaStream_t, cudaStreamDestroy>;
 using owned_event = owned<cudaEvent_t, cudaEventDestroy>;
 
-/// The handle that `make(&handle)` sets; throws `error`, which names `what`, where it fails.
+/// Returns the handle that `make(&handle)` sets. Throws `error`, which names `what`, if it fails.
 template <class Owned, class Make>
 Owned make_owned(const char* what, const Make& make) {
   typename Owned::pointer handle = nullptr;
@@ -59,7 +59,7 @@ Owned make_owned(const char* what, const Make& make) {
   return Owned(handle);
 }
 
-/// A stream that does not synchronise with the default one.
+/// Makes a stream that does not synchronise with the default one.
 inline owned_stream make_stream() {
   return make_owned<owned_stream>("cudaStreamCreate", [](cudaStream_t* stream) {
     return cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking);
@@ -70,8 +70,8 @@ inline owned_event make_event(unsigned flags = cudaEventDefault) {
                                  [&](cudaEvent_t* event) { return cudaEventCreateWithFlags(event, flags); });
 }
 
-/// A stream-ordered pool on a device. It keeps freed memory until it ends or is trimmed. It makes no stream wait for
-/// another one's memory; it grows instead.
+/// A stream-ordered memory pool on a device. It keeps freed memory until it is destroyed or trimmed. No stream waits
+/// for the memory of another; the pool grows instead.
 class memory_pool {
  public:
   explicit memory_pool(int device) {
@@ -91,7 +91,7 @@ class memory_pool {
     reads_pageable_memory_ = direct != 0;
   }
 
-  /// The pool of the current device. All streams of the program share it: one uses what another has freed.
+  /// Returns the pool of the current device, shared by all streams of the program: one uses what another has freed.
   static std::shared_ptr<memory_pool> of_device() {
     static std::mutex one_at_a_time;
     static std::map<int, std::weak_ptr<memory_pool>> pools;
@@ -104,13 +104,13 @@ class memory_pool {
   }
 
   cudaMemPool_t get() const { return pool_.get(); }
-  /// Waits for the device and gives it what nobody uses.
+  /// Waits for the device and returns unused memory to it.
   void trim() const {
     check(cudaDeviceSynchronize(), "waiting for the device");
     check(cudaMemPoolTrimTo(get(), 0), "cudaMemPoolTrimTo");
   }
-  /// Whether the device itself reads host memory that is not page-locked, by the host's page tables: then a copy may
-  /// read it after the call. Elsewhere the driver stages such memory before the call returns.
+  /// Whether the device itself reads host memory that is not page-locked, by the host's page tables, so that a copy may
+  /// read it after the call. Otherwise the driver stages such memory before the call returns.
   bool reads_pageable_memory() const { return reads_pageable_memory_; }
 
  private:
@@ -128,7 +128,7 @@ class device_memory {
 
   explicit device_memory(cudaStream_t stream) : stream_(stream), pool_(memory_pool::of_device()) {}
 
-  /// Allocated and released in the order of the stream.
+  /// Allocates in the order of the stream; `release` frees in it.
   void* allocate(std::size_t bytes) const {
     void* p = nullptr;
     check(cudaMallocFromPoolAsync(&p, bytes, pool_->get(), stream_), "cudaMallocFromPoolAsync");
@@ -165,18 +165,18 @@ struct pinned_memory {
   void release(void* p) const { cudaFreeHost(p); }
 };
 
-/// Thrust's allocator of temporary memory, from the pool of `memory`.
+/// Thrust's allocator of temporary memory from the pool of `memory`.
 struct thrust_allocator {
   using value_type = char;
   device_memory memory;
   char* allocate(std::ptrdiff_t bytes) { return static_cast<char*>(memory.allocate(static_cast<std::size_t>(bytes))); }
   void deallocate(char* p, std::size_t) { memory.release(p); }
 };
-/// Thrust's policy for one stream, with that allocator; algorithms do not wait for the stream.
+/// Thrust's policy for one stream with `thrust_allocator`; algorithms do not wait for the stream.
 using policy = std::remove_cvref_t<
     decltype(thrust::cuda::par_nosync(std::declval<thrust_allocator&>()).on(std::declval<cudaStream_t>()))>;
 
-/// cuBLAS and cuSOLVER on one stream.
+/// cuBLAS and cuSOLVER handles on one stream.
 class handles {
  public:
   explicit handles(cudaStream_t stream)

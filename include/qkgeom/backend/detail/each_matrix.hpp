@@ -9,7 +9,7 @@
 
 namespace qkgeom::backend {
 
-/// f(matrix) for each matrix, in parallel on the host.
+/// Returns f(matrix) for each matrix, in parallel on the host.
 template <runs_host_work Context, class F>
 auto each_matrix(Context& ctx, const std::vector<const std::vector<double>*>& matrices, const F& f) {
   std::vector<decltype(f(*matrices[0]))> result(matrices.size());
@@ -17,14 +17,12 @@ auto each_matrix(Context& ctx, const std::vector<const std::vector<double>*>& ma
   return result;
 }
 
-/// See cpu_context::symmetric_eigen.
 template <runs_host_work Context>
 std::vector<eigen_system> symmetric_eigen(Context& ctx, const std::vector<const std::vector<double>*>& matrices,
                                           index_t d) {
   return each_matrix(ctx, matrices, [d](const std::vector<double>& m) { return linalg::symmetric_eigen(m, d); });
 }
 
-/// See cpu_context::cholesky.
 template <runs_host_work Context>
 std::vector<semidefinite_root> cholesky(Context& ctx, const std::vector<const std::vector<double>*>& matrices,
                                         index_t d) {

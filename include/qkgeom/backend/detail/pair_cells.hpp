@@ -13,14 +13,14 @@ namespace qkgeom::backend {
 
 /// Cells of a heatmap over pairs: row, distance of the keys; column, distance of the query from the middle of the pair.
 struct heatmap_cells {
-  double cell = 1, per_cell = 1;  ///< width of a cell in tokens, and 1 over it
+  double cell = 1, per_cell = 1;  ///< width of a cell in tokens, and its inverse
   index_t width = 0;              ///< cells along each side
 
   static heatmap_cells of(index_t cell, index_t width) {
     return {static_cast<double>(cell), 1 / static_cast<double>(cell), width};
   }
 
-  /// What a pair of keys at t_i <= t_j gives whatever the query: the row of the heatmap and the middle of the pair.
+  /// The part of a cell that does not depend on the query, for keys at t_i <= t_j: row and middle of the pair.
   struct pair_place {
     index_t row = -1;
     double middle = 0;
@@ -28,7 +28,7 @@ struct heatmap_cells {
   QKGEOM_HD pair_place place(std::int32_t t_i, std::int32_t t_j) const {
     return {floor_cells(static_cast<double>(t_j - t_i)), 0.5 * (static_cast<double>(t_i) + static_cast<double>(t_j))};
   }
-  /// Cell of a pair whose query stands at tau; -1 outside the heatmap.
+  /// Returns the cell of a pair whose query stands at tau; -1 outside the heatmap.
   QKGEOM_HD index_t cell_of(const pair_place& at, double tau) const {
     if (at.row < 0 || at.row >= width) return -1;
     const index_t back = floor_cells(tau - at.middle);
@@ -36,12 +36,12 @@ struct heatmap_cells {
     return at.row * width + back;
   }
 
-  /// A cell, and the last position of later keys that share it.
+  /// A cell, and the last position of later keys in it.
   struct cell_run {
     index_t cell = -1;
     std::int32_t last = -1;
   };
-  /// Cell of the pair t_i <= t_j, which pairs of t_i with later keys share up to position `last`, possibly beyond.
+  /// Returns the cell of the pair t_i <= t_j. Pairs of t_i with later keys up to position `last` or beyond share it.
   QKGEOM_HD cell_run run_of(std::int32_t t_i, std::int32_t t_j, double tau) const {
     const pair_place at = place(t_i, t_j);
     const index_t found = cell_of(at, tau);
@@ -56,7 +56,7 @@ struct heatmap_cells {
   }
 
  private:
-  /// floor(x / cell), exactly, without a division.
+  /// Returns floor(x / cell), exactly, without a division.
   QKGEOM_HD index_t floor_cells(double x) const {
     auto q = static_cast<index_t>(x * per_cell);
     const double rest = x - static_cast<double>(q) * cell;
@@ -66,9 +66,9 @@ struct heatmap_cells {
   }
 };
 
-/// Plasticity of a pair, then its terms in the order of `pair_term`, in f64: m = drift + content is the mean of the
-/// score difference, v its variance, of which coordinate 1 gives `along` and coordinates 2..d give `rest`.
-/// `tile::set_terms` is the f32 form, which finds `rest` from the cross term instead.
+/// Sets the plasticity of a pair, then its terms in the order of `pair_term`, in f64: m = drift + content is the mean
+/// of the score difference and v its variance, to which coordinate 1 gives `along` and coordinates 2..d give `rest`.
+/// `tile::set_terms` is the f32 form, which computes `rest` from the cross term instead.
 QKGEOM_HD inline void set_pair_values(double drift, double content, double along, double rest, double v,
                                       bool same_position, double* out) {
   const double m = drift + content;
@@ -107,7 +107,7 @@ inline void fold(const std::vector<double>& group, heatmap_terms& to) {
   }
 }
 
-/// The sums over groups of all groups' sums by cell.
+/// Returns the sums over groups from all groups' sums by cell.
 inline heatmap_terms folded(const std::vector<std::vector<double>>& groups, std::size_t cells) {
   auto terms = blank_cells(cells);
   for (const auto& group : groups) fold(group, terms);

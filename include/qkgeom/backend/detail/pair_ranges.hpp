@@ -13,23 +13,22 @@
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/random.hpp"
 
-/// Pair sums, as far as all backends share them: drawn pairs, checks of keys and weights, empty results.
+/// What all backends share about pair sums: drawn pairs, checks of keys and weights, empty results.
 namespace qkgeom::backend {
 
-/// Power of two near 1 / sqrt(mean_square): it brings values to order 1 without rounding them.
+/// Returns a power of two near 1 / sqrt(mean_square), which brings values to order 1 without rounding them.
 QKGEOM_HD inline double unit_scale(double mean_square) {
   if (!(mean_square > 0) || !std::isfinite(mean_square)) return 1.0;
   return std::ldexp(1.0, -std::ilogb(mean_square) / 2);
 }
 
-/// Whether products of four values of this size (two of keys, two of queries) stay far from the ends of f32. Values
-/// beyond are computed in f64.
+/// Whether products of four values of this size (two of keys, two of queries) stay within f32; else f64 is used.
 inline bool f32_holds(double largest) {
   constexpr int range = 20;
   return !(largest > 0) || std::abs(std::ilogb(largest)) <= range;
 }
 
-/// The largest size of values; NaNs do not count. Eight maxima side by side, since each waits for the one before.
+/// Returns the largest size of values; NaNs do not count. Eight maxima run side by side, since each waits for its last.
 inline double largest_size(const std::vector<double>& values) {
   std::array<double, 8> most{};
   std::size_t i = 0;
@@ -39,7 +38,7 @@ inline double largest_size(const std::vector<double>& values) {
   return *std::max_element(most.begin(), most.end());
 }
 
-/// The largest size of a mean, a standard deviation or an entry of a factor.
+/// Returns the largest size of a mean, a standard deviation or an entry of a factor.
 inline double largest_of(const std::vector<pair_problem>& problems) {
   double largest = 0;
   for (const auto& p : problems)
@@ -50,7 +49,7 @@ inline double largest_of(const std::vector<pair_problem>& problems) {
   return largest;
 }
 
-/// The rounding grid is estimated from at most 256 evenly spaced keys of a group (of n keys).
+/// The most keys of a group, evenly spaced, from which the rounding grid is estimated.
 inline constexpr index_t most_grid_keys = 256;
 QKGEOM_HD inline index_t grid_keys(index_t n) { return n < most_grid_keys ? n : most_grid_keys; }
 QKGEOM_HD inline index_t grid_key(index_t j, index_t n) { return j * n / grid_keys(n); }
@@ -58,8 +57,8 @@ QKGEOM_HD inline index_t grid_key(index_t j, index_t n) { return j * n / grid_ke
 /// What is subtracted from each key: its group's mean, or the `grid_centre` near it.
 enum class key_centre { mean, on_grid };
 
-/// The mean of one coordinate of keys in [low, high], rounded to a grid between a 512th and a 256th of their range. A
-/// key minus its mean has more digits than the key, so equal scores would round apart; minus this, hardly more.
+/// Rounds the mean of one coordinate of keys in [low, high] to a grid between a 512th and a 256th of their range. A key
+/// minus its mean has more digits than the key, so equal scores would round differently; this leaves hardly more.
 QKGEOM_HD inline double grid_centre(double mean, double low, double high) {
   if (!(high > low)) return low;
   if (!std::isfinite(high - low)) return mean;
@@ -67,13 +66,13 @@ QKGEOM_HD inline double grid_centre(double mean, double low, double high) {
   return grid > 0 ? grid * std::rint(mean / grid) : mean;
 }
 
-/// Every pair counts 1.
+/// A weight of 1 for every pair.
 struct no_weight {
   static constexpr bool given = false, of_later_key = false;
   QKGEOM_HD double operator()(const key_pair&) const { return 1.0; }
 };
 
-/// A weight of the caller's type F that runs where the pairs do. If F reads only j and keys of a pair, a member
+/// A weight of the caller's type F that runs where the pairs do. If F reads only j and keys of a pair, its member
 /// `F::of_later_key` says so, and the weight is evaluated once per key.
 template <class F>
 struct given_weight {
@@ -82,7 +81,6 @@ struct given_weight {
   QKGEOM_HD double operator()(const key_pair& p) const { return static_cast<double>(weight(p)); }
 };
 
-/// Whether `w` is finite and at least 0.
 QKGEOM_HD inline bool is_weight(double w) { return w >= 0 && w - w == 0; }
 
 /// Throws unless `w`, the weight of a pair of keys at t_i and t_j (tokens), is finite and at least 0.
@@ -96,12 +94,12 @@ inline void check_weight(double w, std::int32_t t_i, std::int32_t t_j) {
   fail("plasticity: a key of ", document < 0 ? "one of the examples" : "example " + std::to_string(document),
        " is not finite");
 }
-/// Throws unless the keys of a group are finite. Checks the mean (d): one non-finite key makes it non-finite.
+/// Throws unless the keys of a group are finite. Checks their mean (d), which one non-finite key makes non-finite.
 inline void check_finite_keys(const keys_by_document& groups, index_t group, const double* mean, index_t d) {
   if (!std::all_of(mean, mean + d, [](double x) { return std::isfinite(x); })) refuse_key(groups, group);
 }
 
-/// Sums of 0 for each query bucket and group.
+/// Returns sums of 0 for each query bucket and group.
 inline pair_sums zero_sums(const keys_by_document& groups, std::size_t buckets) {
   pair_sums s{static_cast<index_t>(buckets), groups.groups(), {}, {}, {}, 0, {}, {}};
   s.sum.resize(s.distributions * s.groups);
@@ -110,11 +108,11 @@ inline pair_sums zero_sums(const keys_by_document& groups, std::size_t buckets) 
   return s;
 }
 
-/// Most cells along a side of a heatmap: with more, its sums alone would take 4 GB per head.
+/// Most cells along a side of a heatmap; with more, its sums alone would take 4 GB per head.
 inline constexpr index_t most_cells = 16384;
 
-/// Cells along a side of the problems' heatmaps, over the distances of all keys. No pair reaches further than tau:
-/// where keys go on far beyond the query buckets, twice the last tau is enough.
+/// Returns the cells along a side of the problems' heatmaps, over the distances of all keys. No pair extends further
+/// than tau: if keys go on far beyond the query buckets, twice the last tau is enough.
 inline index_t heatmap_width(const keys_by_document& groups, const std::vector<pair_problem>& problems, index_t cell) {
   index_t end = 0, last = 0;
   for (const std::int32_t t : groups.position) end = std::max<index_t>(end, index_t{t} + 1);
@@ -126,7 +124,7 @@ inline index_t heatmap_width(const keys_by_document& groups, const std::vector<p
   return width;
 }
 
-/// Sums of 0 for each problem, with a heatmap if `request` has one.
+/// Returns sums of 0 for each problem, with a heatmap if `request` has one.
 inline std::vector<pair_sums> empty_sums(const keys_by_document& groups, const std::vector<pair_problem>& problems,
                                          const pair_request& request) {
   const index_t width = request.heatmap_cell > 0 ? heatmap_width(groups, problems, request.heatmap_cell) : 0;
@@ -141,15 +139,15 @@ inline std::vector<pair_sums> empty_sums(const keys_by_document& groups, const s
   return results;
 }
 
-/// The pairs that one query bucket draws, by group: those of group g are pairs [offset[g], offset[g + 1]).
+/// The pairs that one query bucket draws, by group: group g has pairs [offset[g], offset[g + 1]).
 struct pair_draws {
-  bool all = false;   ///< all admissible pairs, each once; then `pairs` is empty
+  bool all = false;   ///< all admissible pairs, each once; `pairs` is then empty
   double weight = 1;  ///< admissible pairs per drawn pair
   std::vector<std::int64_t> offset;
   std::vector<rank_pair> pairs;
 };
 
-/// Draws of query bucket `bucket` of problem `problem`: uniform over the pairs that it admits, with replacement.
+/// Draws pairs for query bucket `bucket` of problem `problem`: uniformly among the admitted pairs, with replacement.
 inline pair_draws draw_pairs(const keys_by_document& groups, const score_distribution& scores,
                              const pair_sample& sample, index_t problem, index_t bucket) {
   const index_t n = groups.groups();

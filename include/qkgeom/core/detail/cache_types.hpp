@@ -7,7 +7,7 @@ namespace qkgeom {
 
 namespace detail::cache_rounding {
 
-/// a b and a + b rounded to single precision: f64 keeps compilers from fusing the two.
+/// Return a b and a + b rounded to single precision; f64 keeps compilers from fusing the two.
 QKGEOM_HD inline float product(float a, float b) {
   return static_cast<float>(static_cast<double>(a) * static_cast<double>(b));
 }
@@ -17,7 +17,7 @@ QKGEOM_HD inline float sum(float a, float b) {
 QKGEOM_HD inline float as_half(float x) { return static_cast<float>(f16::round(x)); }
 QKGEOM_HD inline float inverse(float x) { return x == 0 ? 0.0f : 1 / x; }
 
-/// The value of largest size, with its sign; of equal ones the first.
+/// Returns the value of largest size, with its sign; the first of equal ones.
 QKGEOM_HD inline float largest_of(const float* x) {
   float largest = 0;
   for (index_t i = 0; i < cache_block; ++i)
@@ -25,7 +25,7 @@ QKGEOM_HD inline float largest_of(const float* x) {
   return largest;
 }
 
-/// One scale: levels 0 to top, of which the one at half the range stands for 0 (q4_0, q5_0).
+/// Rounds with one scale to levels 0 to top, where the level at half the range stands for 0 (q4_0, q5_0).
 QKGEOM_HD inline void round_about_zero(const float* x, int top, float* out) {
   const auto half = static_cast<float>((top + 1) / 2);
   const float scale = largest_of(x) / -half, to_level = inverse(scale), stored = as_half(scale);
@@ -35,7 +35,7 @@ QKGEOM_HD inline void round_about_zero(const float* x, int top, float* out) {
   }
 }
 
-/// A scale and a minimum: levels 0 to top from the smallest value to the largest (q4_1, q5_1).
+/// Rounds with a scale and a minimum: levels 0 to top from the smallest value to the largest (q4_1, q5_1).
 QKGEOM_HD inline void round_from_minimum(const float* x, int top, float* out) {
   float low = x[0], high = x[0];
   for (index_t i = 1; i < cache_block; ++i) {
@@ -50,13 +50,13 @@ QKGEOM_HD inline void round_from_minimum(const float* x, int top, float* out) {
   }
 }
 
-/// One scale, levels -127 to 127 (q8_0).
+/// Rounds with one scale to levels -127 to 127 (q8_0).
 QKGEOM_HD inline void round_to_bytes(const float* x, float* out) {
   const float scale = std::fabs(largest_of(x)) / 127, to_level = inverse(scale), stored = as_half(scale);
   for (index_t i = 0; i < cache_block; ++i) out[i] = stored * std::round(product(x[i], to_level));
 }
 
-/// The levels of iq4_nl, ascending.
+/// Returns level i of iq4_nl, ascending.
 QKGEOM_HD inline float iq4_level(int i) {
   constexpr float levels[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
   return levels[i];
@@ -67,8 +67,8 @@ QKGEOM_HD inline float nearest_iq4_level(float x) {
   return i < 15 && x - iq4_level(i) >= iq4_level(i + 1) - x ? iq4_level(i + 1) : iq4_level(i);
 }
 
-/// Levels of uneven distances; the scale is that of least squares weighted by x^2, given levels that map the largest
-/// value to -127 (iq4_nl).
+/// Rounds to unevenly spaced levels (iq4_nl). The scale fits by least squares weighted by x^2, for the levels that a
+/// scale mapping the largest value to -127 gives.
 QKGEOM_HD inline void round_unevenly(const float* x, float* out) {
   const float largest = largest_of(x);
   const bool empty = std::fabs(largest) < 1e-15f;

@@ -24,7 +24,7 @@ namespace qkgeom {
 
 namespace detail {
 
-/// Unit vectors exp(i angle) of the rows of one side in each plane; 0 for a row at the plane's origin.
+/// Unit vectors exp(i angle) of one side's rows in each plane; 0 for a row at the plane's origin.
 struct plane_angles {
   std::size_t rows = 0;
   std::vector<double> re, im;  ///< (planes, rows)
@@ -60,7 +60,7 @@ plane_angles angles_in_planes(Context& ctx, const matrix_view<const T>& x, const
   return angles;
 }
 
-/// Positions of one side and the grid of frequencies that resolves them: twice as fine as 2 pi / T, T the span.
+/// Positions of one side, and a grid of frequencies twice as fine as 2 pi / T, T the span of the positions.
 struct position_grid {
   std::vector<std::size_t> offset;  ///< (rows) position after the first
   fourier_grid grid;
@@ -81,7 +81,7 @@ struct position_grid {
   }
 };
 
-/// |sum over t of (re[t] + i im[t]) exp(-i omega t)|, in blocks so that few sines and cosines are needed.
+/// Returns |sum over t of (re[t] + i im[t]) exp(-i omega t)|, by blocks so that few sines and cosines are needed.
 inline double length_of_sum(const std::vector<double>& re, const std::vector<double>& im, double omega) {
   constexpr std::size_t block = 64;
   std::array<double, block> x{}, y{};
@@ -98,20 +98,20 @@ inline double length_of_sum(const std::vector<double>& re, const std::vector<dou
   return std::abs(sum);
 }
 
-/// The omega of the largest |mean exp(i(angle - omega t))| and that resultant: the largest on the grid, then the
-/// largest of nine within one grid step, then Brent's method near it. `order` (rows) permutes positions.
-inline std::pair<double, double> best_turn(const position_grid& positions, const double* re, const double* im,
-                                           const std::vector<std::size_t>& order) {
+/// Returns the omega of the largest |mean exp(i(angle - omega t))| and this resultant: the largest on the grid, then
+/// the largest of nine within one grid step, then Brent's method near it. `order` (rows) permutes positions.
+inline std::pair<double, double> best_rotation(const position_grid& positions, const double* re, const double* im,
+                                               const std::vector<std::size_t>& order) {
   std::vector<double> x(positions.grid.size()), y(positions.grid.size());
   for (std::size_t r = 0; r < order.size(); ++r) {
     x[positions.offset[r]] += re[order[r]];
     y[positions.offset[r]] += im[order[r]];
   }
-  const auto half = static_cast<std::ptrdiff_t>(x.size() / 2);  // which holds all positions
+  const auto half = static_cast<std::ptrdiff_t>(x.size() / 2);  // this half holds all positions
   const std::vector<double> sum_re(x.begin(), x.begin() + half), sum_im(y.begin(), y.begin() + half);
   const auto [most, k] = positions.grid.largest(x, y);
-  constexpr double turn = 2 * std::numbers::pi;
-  const double omega = positions.grid.frequency(k), step = turn / static_cast<double>(positions.grid.size());
+  constexpr double circle = 2 * std::numbers::pi;
+  const double omega = positions.grid.frequency(k), step = circle / static_cast<double>(positions.grid.size());
   const auto length = [&](double steps) { return length_of_sum(sum_re, sum_im, omega + steps * step); };
   std::pair<double, double> best{0, most};  // steps from the grid's frequency, and the length there
   const auto keep = [&](double steps, double here) {
@@ -121,33 +121,33 @@ inline std::pair<double, double> best_turn(const position_grid& positions, const
   const auto [steps, negative] = boost::math::tools::brent_find_minima(
       [&](double s) { return -length(s); }, std::max(-1.0, best.first - 0.25), std::min(1.0, best.first + 0.25), 26);
   keep(steps, -negative);
-  return {std::remainder(omega + best.first * step, turn), best.second / static_cast<double>(order.size())};
+  return {std::remainder(omega + best.first * step, circle), best.second / static_cast<double>(order.size())};
 }
 
-/// The turn of one side in one plane; `key` tells the permutations of planes, sides and heads apart.
-inline plane_turn turn_of(const position_grid& positions, const double* re, const double* im, std::uint32_t key,
-                          const complement_options& options) {
-  plane_turn turn;
+/// Finds the rotation of one side in one plane; `key` tells the permutations of planes, sides and heads apart.
+inline plane_rotation plane_rotation_of(const position_grid& positions, const double* re, const double* im,
+                                        std::uint32_t key, const complement_options& options) {
+  plane_rotation rotation;
   const std::size_t n = positions.offset.size();
-  if (n == 0) return turn;
+  if (n == 0) return rotation;
   std::vector<std::size_t> order(n);
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::tie(turn.frequency, turn.resultant) = best_turn(positions, re, im, order);
-  turn.active = true;
-  while (turn.active && turn.draws < options.permutations) {
-    const random_stream stream{options.seed, static_cast<std::uint32_t>(turn.draws), key, draw::permutation};
+  std::tie(rotation.frequency, rotation.resultant) = best_rotation(positions, re, im, order);
+  rotation.active = true;
+  while (rotation.active && rotation.draws < options.permutations) {
+    const random_stream stream{options.seed, static_cast<std::uint32_t>(rotation.draws), key, draw::permutation};
     for (std::size_t r = n - 1; r > 0; --r) std::swap(order[r], order[stream.below(r, r + 1)]);
-    double drawn = best_turn(positions, re, im, order).second;
-    // Where positions do not matter both are the same sum in another order.
-    if (std::abs(drawn - turn.resultant) <= 1e-12) drawn = turn.resultant;
-    turn.level = std::max(turn.level, drawn);
-    turn.active = turn.resultant > turn.level;
-    ++turn.draws;
+    double drawn = best_rotation(positions, re, im, order).second;
+    // If positions do not matter, both are the same sum in another order.
+    if (std::abs(drawn - rotation.resultant) <= 1e-12) drawn = rotation.resultant;
+    rotation.level = std::max(rotation.level, drawn);
+    rotation.active = rotation.resultant > rotation.level;
+    ++rotation.draws;
   }
-  return turn;
+  return rotation;
 }
 
-/// Planes of the complement from the eigenvectors of its pooled scatter, with variance shares; `find_turns` adds turns.
+/// Returns the complement's planes, with variance shares but no rotations, from the eigenvectors of its pooled scatter.
 inline complement_result complement_of(const moments_ref& head, const row_moments& pooled, const eigen_system& system) {
   const std::size_t d = pooled.mean.size();
   const double all = dense::trace(pooled.xx, d), floor = rounding_floor(pooled);
@@ -172,22 +172,22 @@ template <class T>
 struct complement_side {
   matrix_view<const T> rows;
   const position_grid& positions;
-  plane_turn complement_plane::*turn;  ///< member of each plane to fill in
-  std::uint32_t key;                   ///< of the permutations of the first plane
+  plane_rotation complement_plane::*rotation;  ///< member of each plane to fill in
+  std::uint32_t key;                           ///< of the first plane's permutations
 };
 
-/// Fills in the turns of one side; `components` (d, d) are the eigenvectors of the complement.
+/// Fills in the rotations of one side; `components` (d, d) are the eigenvectors of the complement.
 template <context Context, class T>
-void find_turns(Context& ctx, const complement_side<T>& side, const std::vector<double>& components,
-                complement_result& result, const complement_options& options) {
+void find_rotations(Context& ctx, const complement_side<T>& side, const std::vector<double>& components,
+                    complement_result& result, const complement_options& options) {
   const std::size_t planes = result.planes.size();
   const auto angles = angles_in_planes(ctx, side.rows, components, planes);
   ctx.for_each(planes, [&](index_t p) {
-    plane_turn& turn = result.planes[p].*side.turn;
-    const double share = turn.variance_share;
-    turn = turn_of(side.positions, &angles.re[p * angles.rows], &angles.im[p * angles.rows],
-                   side.key + 2 * static_cast<std::uint32_t>(p), options);
-    turn.variance_share = share;
+    plane_rotation& rotation = result.planes[p].*side.rotation;
+    const double share = rotation.variance_share;
+    rotation = plane_rotation_of(side.positions, &angles.re[p * angles.rows], &angles.im[p * angles.rows],
+                                 side.key + 2 * static_cast<std::uint32_t>(p), options);
+    rotation.variance_share = share;
   });
 }
 
@@ -227,7 +227,7 @@ std::vector<complement_result> complement_planes(Context& ctx, const layer_view<
     const auto key = static_cast<std::uint32_t>(2 * h * layer.q.dim);
     const detail::complement_side<T> q{view.q, q_grid, &complement_plane::q, key},
         k{view.k, k_grid, &complement_plane::k, key + 1};
-    for (const auto* side : {&q, &k}) detail::find_turns(ctx, *side, systems[h].vectors, result, options);
+    for (const auto* side : {&q, &k}) detail::find_rotations(ctx, *side, systems[h].vectors, result, options);
     for (auto& p : result.planes)
       if (p.k.frequency < 0) {
         p.q.frequency = -p.q.frequency;

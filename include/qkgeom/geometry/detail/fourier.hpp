@@ -25,14 +25,13 @@ class fourier_grid {
   }
 
   std::size_t size() const { return n_; }
-  /// Frequency k, in (-pi, pi].
+  /// Returns frequency k, in (-pi, pi].
   double frequency(std::size_t k) const {
-    const double turn = static_cast<double>(k) / static_cast<double>(n_);
-    return 2 * std::numbers::pi * (turn > 0.5 ? turn - 1 : turn);
+    const double share = static_cast<double>(k) / static_cast<double>(n_);
+    return 2 * std::numbers::pi * (share > 0.5 ? share - 1 : share);
   }
 
-  /// The largest |X_k| and its k; `re` and `im` (n) are overwritten. The transform leaves X_k at the index with the
-  /// bits of k reversed.
+  /// Returns the largest |X_k| and its k; overwrites `re` and `im` (n). `transform` leaves X_k at k's bits reversed.
   std::pair<double, std::size_t> largest(std::vector<double>& re, std::vector<double>& im) const {
     transform(re.data(), im.data(), n_, 0);
     double most = -1;
@@ -48,7 +47,7 @@ class fourier_grid {
   }
 
  private:
-  /// Depth first, so that all levels of a half run while it is in the cache. Its factors start at index `from`.
+  /// Transforms depth first, so that all levels of a half run while it is in the cache. Factors start at `from`.
   void transform(double* re, double* im, std::size_t length, std::size_t from) const {
     if (length == 4) return four(re, im);
     const std::size_t half = length / 2;

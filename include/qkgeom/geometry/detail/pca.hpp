@@ -14,7 +14,7 @@ namespace qkgeom {
 
 namespace detail {
 
-/// A variance along a direction up to this is rounding.
+/// Returns the variance along a direction up to which it is only rounding.
 inline double rounding_floor(const row_moments& m) {
   const auto d = m.mean.size();
   return static_cast<double>(d) * std::numeric_limits<double>::epsilon() * dense::trace(m.xx, d);
@@ -38,7 +38,7 @@ inline double linear_share(const row_moments& side) {
   return total > 0 && side.tt > 0 ? dense::dot(side.xt, side.xt) / (side.tt * total) : 0.0;
 }
 
-/// `system` and `pooled` are the eigenvectors and moments of the pooled rows.
+/// Computes one head's PCA; `system` and `pooled` are the eigenvectors and moments of the pooled rows.
 inline pca_result pca_of(const moments_ref& head, const row_moments& pooled, eigen_system system,
                          const pca_options& options) {
   const auto &q = head.q->total, &k = head.k->total;

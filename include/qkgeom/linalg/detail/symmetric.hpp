@@ -30,7 +30,7 @@ QKGEOM_INLINE eigen_system symmetric_eigen(const std::vector<double>& matrix, in
 QKGEOM_INLINE semidefinite_root semidefinite_factor(const std::vector<double>& matrix, index_t d) {
   const Eigen::Map<const row_major> m(matrix.data(), d, d);
   require(m.allFinite(), "semidefinite_factor: the matrix (", d, " x ", d, ") has entries that are not finite");
-  // Without pivots to choose the factorisation goes by blocks; near-singular matrices need them.
+  // LLT needs no pivoting and works by blocks; near-singular matrices need pivots.
   semidefinite_root triangle{d, matrix};
   Eigen::Map<row_major> l(triangle.factor.data(), d, d);
   if (const Eigen::LLT<Eigen::Ref<row_major>> llt(l); d > 0 && llt.info() == Eigen::Success) {

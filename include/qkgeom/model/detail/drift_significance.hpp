@@ -18,7 +18,7 @@ namespace qkgeom {
 
 namespace detail {
 
-/// Whether all sign patterns of the documents are visited, and how many of them or of drawn ones.
+/// Returns whether all sign patterns of the documents are visited, and how many patterns are.
 inline std::pair<bool, std::uint64_t> sign_patterns(std::size_t documents, const drift_test_options& options) {
   require(options.max_flips > 0, "drift_test: max_flips must be at least 1, not ", options.max_flips);
   const std::uint64_t flips = options.max_flips;
@@ -26,9 +26,9 @@ inline std::pair<bool, std::uint64_t> sign_patterns(std::size_t documents, const
   return {all, all ? std::uint64_t{1} << (documents - 1) : flips + 1};
 }
 
-/// Share of sign patterns of the documents' vectors (documents, d) for which the norm of their signed sum is at least
-/// that of the plain sum, which counts itself. Visits all patterns, or `max_flips` drawn ones if there are more;
-/// flipping all signs changes nothing, so the first document keeps its sign.
+/// Returns the share of sign patterns of the documents' vectors (documents, d) for which the norm of the signed sum is
+/// at least the norm of the plain sum, which counts too. Visits all patterns, or `max_flips` drawn ones if there are
+/// more. Flipping all signs changes nothing, so the first document keeps its sign.
 inline double sign_flip_p(const std::vector<double>& vectors, std::size_t d, const drift_test_options& options) {
   const std::size_t documents = vectors.size() / d;
   const auto [all, patterns] = sign_patterns(documents, options);

@@ -56,14 +56,13 @@ inline normality_medians medians(const std::vector<normality>& samples, double a
 
 namespace detail {
 
-/// Basis of the checks: coordinates times `sign` (empty: as captured), then the reflection that takes the drift to
-/// coordinate 1.
+/// The basis of the checks: coordinates times `sign` (empty: as captured), with the drift reflected to coordinate 1.
 struct query_basis {
   std::vector<double> sign;
   std::vector<double> reflector;
 };
 
-/// 2 u . x of every row, u the reflector.
+/// Returns 2 u . x of every row, u the reflector.
 template <class T>
 std::vector<double> twice_along(const matrix_view<const T>& x, const query_basis& basis) {
   std::vector<double> w(x.rows);
@@ -79,7 +78,7 @@ std::vector<double> twice_along(const matrix_view<const T>& x, const query_basis
   return w;
 }
 
-/// Coordinate c of every row in the basis; `along` is the result of `twice_along`.
+/// Returns coordinate c of every row in the basis; `along` is the result of `twice_along`.
 template <class T>
 std::vector<double> coordinate(const matrix_view<const T>& x, const query_basis& basis,
                                const std::vector<double>& along, index_t c) {
@@ -90,7 +89,7 @@ std::vector<double> coordinate(const matrix_view<const T>& x, const query_basis&
   return y;
 }
 
-/// At most `max_dimensions` of the `noise` coordinates 2..d (as indices 0..d-2), without replacement; empty: all.
+/// Draws at most `max_dimensions` of the `noise` coordinates 2..d (indices 0..d-2) without replacement; empty: all.
 inline std::vector<index_t> drawn_dimensions(index_t noise, const fit_check_options& options) {
   if (options.max_dimensions <= 0 || noise <= options.max_dimensions) return {};
   const random_stream stream{options.seed, 0, 0, draw::fit_dimension};
@@ -102,7 +101,7 @@ inline std::vector<index_t> drawn_dimensions(index_t noise, const fit_check_opti
   return chosen;
 }
 
-/// Checks along beta: `first` is coordinate 1 of every query, `beta` its slope.
+/// Checks the fit along beta: `first` is coordinate 1 of every query, `beta` its slope.
 inline void check_drift(fit_checks_result& r, std::vector<double> first, const vector_view<const std::int32_t>& t,
                         double mean_t, double beta) {
   const double n = static_cast<double>(first.size());

@@ -10,8 +10,8 @@
 
 namespace qkgeom::detail {
 
-/// P(D_n^+ >= d) of the one-sided statistic (Birnbaum & Tingey 1951): a sum of positive terms, which keeps the
-/// relative precision of small tails.
+/// Returns P(D_n^+ >= d) of the one-sided statistic (Birnbaum & Tingey 1951) as a sum of positive terms, which keeps
+/// the relative precision of small tails.
 inline double smirnov_tail(index_t n, double d) {
   const double size = static_cast<double>(n);
   double sum = 0, log_choose = 0;
@@ -23,7 +23,7 @@ inline double smirnov_tail(index_t n, double d) {
   return std::min(1.0, d * sum);
 }
 
-/// Square matrix times 10^exponent, for entries beyond the range of double.
+/// A square matrix times 10^exponent, for entries beyond the range of double.
 struct scaled_matrix {
   std::size_t size = 0;
   std::vector<double> entry;
@@ -42,8 +42,8 @@ struct scaled_matrix {
   }
 };
 
-/// P(D_n < d), exactly: the middle entry of the n-th power of a matrix of size about 2nd (Durbin 1973; Marsaglia,
-/// Tsang & Wang 2003). For small n.
+/// Returns P(D_n < d) exactly, for small n: the middle entry of the n-th power of a matrix of size about 2nd (Durbin
+/// 1973; Marsaglia, Tsang & Wang 2003).
 inline double kolmogorov_exact(index_t n, double d) {
   const double nd = static_cast<double>(n) * d;
   const auto k = static_cast<std::size_t>(nd) + 1, m = 2 * k - 1;
@@ -73,7 +73,7 @@ inline double kolmogorov_exact(index_t n, double d) {
   return std::clamp(std::exp(log_p), 0.0, 1.0);
 }
 
-/// P(D_n >= d) by Kolmogorov's series at an argument corrected for n (Vrbik 2018).
+/// Returns P(D_n >= d) by Kolmogorov's series at an argument corrected for n (Vrbik 2018).
 inline double kolmogorov_series(index_t n, double d) {
   const double size = static_cast<double>(n), root = std::sqrt(size);
   const double y = root * d, x = y + 1 / (6 * root) + (y - 1) / (4 * size);

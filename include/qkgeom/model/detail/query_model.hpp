@@ -10,9 +10,9 @@ namespace qkgeom {
 
 namespace detail {
 
-/// Covariance (d, d) of a bucket in Householder coordinates; without `joint`, coordinate 1 does not covary.
+/// Returns the covariance (d, d) of a bucket in Householder coordinates; coordinate 1 covaries only under `joint`.
 QKGEOM_INLINE std::vector<double> bucket_covariance(const row_moments& m, const query_model& model);
-/// The model of one head, without the roots of its covariances.
+/// Fits the model of one head, without the roots of its covariances.
 QKGEOM_INLINE query_model model_of(const moments_ref& head, const query_model_options& options);
 
 }  // namespace detail

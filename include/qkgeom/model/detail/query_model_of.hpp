@@ -17,7 +17,7 @@ QKGEOM_INLINE std::uint64_t fingerprint(const query_model& m) {
   std::uint64_t hash = 14695981039346656037u;
   const auto add = [&](double x) {
     hash = (hash ^ std::bit_cast<std::uint64_t>(x)) * 1099511628211u;
-    hash ^= hash >> 32;  // a product carries nothing downwards
+    hash ^= hash >> 32;  // products carry nothing downwards
   };
   const auto add_all = [&](const std::vector<double>& x) { std::for_each(x.begin(), x.end(), add); };
   add(static_cast<double>(m.covariance));
@@ -34,8 +34,8 @@ QKGEOM_INLINE std::uint64_t fingerprint(const query_model& m) {
 
 namespace detail {
 
-/// Variances (n - 1) of (eps, coordinates 2..d) of a bucket in Householder coordinates; that of eps is over all queries
-/// unless the covariance is `joint`.
+/// Returns the variances (n - 1) of (eps, coordinates 2..d) of a bucket in Householder coordinates; the variance of eps
+/// is over all queries unless the covariance is `joint`.
 QKGEOM_INLINE std::vector<double> bucket_variance(const row_moments& m, const query_model& model) {
   auto v = reflected_diagonal(model.reflector, m.xx, m.mean.size());
   if (model.covariance == covariance_kind::joint)
@@ -46,7 +46,6 @@ QKGEOM_INLINE std::vector<double> bucket_variance(const row_moments& m, const qu
   return v;
 }
 
-/// Covariance (d, d) with these variances; without `joint`, coordinate 1 does not covary.
 QKGEOM_INLINE std::vector<double> bucket_covariance(const row_moments& m, const query_model& model) {
   const auto d = m.mean.size();
   auto c = reflect_both(model.reflector, m.xx);

@@ -19,7 +19,7 @@ namespace qkgeom {
 
 namespace detail {
 
-/// Sums of a number over pairs by document, for a mean with its error over documents.
+/// Sums of a number over pairs by document, which give its mean with an error over documents.
 struct decay_sums {
   std::vector<double> sum, weight;
   explicit decay_sums(std::size_t documents) : sum(documents), weight(documents) {}
@@ -36,7 +36,6 @@ inline decay_spread spread_of(std::vector<double> x) {
   return {quantile_of_sorted(x, 0.1), quantile_of_sorted(x, 0.5), quantile_of_sorted(x, 0.9)};
 }
 
-/// The bucket of distribution `l`, at t = `tau`.
 inline decay_bucket decay_bucket_of(const std::vector<admitted_pair>& pairs, const std::vector<pair_decay>& decay,
                                     std::size_t l, double tau, std::size_t documents) {
   decay_sums plasticity(documents), bound(documents), promised(documents), past(documents), broken(documents);
@@ -62,7 +61,7 @@ inline decay_bucket decay_bucket_of(const std::vector<admitted_pair>& pairs, con
   return out;
 }
 
-/// Score distributions of the buckets with a model, and the buckets' indices.
+/// The score distributions of the buckets with a model, and the indices of these buckets.
 struct present_distributions {
   std::vector<score_distribution> distributions;
   std::vector<index_t> bucket;

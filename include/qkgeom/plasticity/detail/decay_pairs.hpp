@@ -17,11 +17,11 @@
 
 namespace qkgeom::detail {
 
-/// A pair of keys of one document and the run of query buckets with a model that admits it.
+/// A pair of keys of one document, and the run of query buckets with a model that admit it.
 struct admitted_pair {
   index_t row_i = 0, row_j = 0;        ///< rows of the layer's k, the earlier key first
   std::size_t document = 0;            ///< group of the keys
-  std::size_t first = 0, buckets = 0;  ///< first bucket and length, at least 1, of the run
+  std::size_t first = 0, buckets = 0;  ///< first bucket and length of the run, at least 1
 };
 
 /// A sample of the pairs that at least one query bucket admits, each kept with the same probability.
@@ -30,7 +30,7 @@ struct admitted_pairs {
   double all = 0;  ///< number of admitted pairs
 };
 
-/// Indices of the entries kept of a long list, each with probability `chance`, without visiting the others.
+/// Gives the indices of a long list's kept entries, each kept with probability `chance`, without visiting the others.
 class kept_numbers {
  public:
   kept_numbers(double chance, const random_stream& stream)
@@ -59,7 +59,7 @@ struct partners {
   std::size_t first = 0;
 };
 
-/// The group starts at key `group_begin`; the distributions are of the buckets with a model, in order.
+/// Finds the partners of key j in the group that starts at `group_begin`; the distributions are those with a model.
 inline partners partners_of(const keys_by_document& keys, index_t group_begin, index_t j,
                             const std::vector<score_distribution>& distributions) {
   const auto t = keys.position[j];
@@ -73,7 +73,7 @@ inline partners partners_of(const keys_by_document& keys, index_t group_begin, i
   return p;
 }
 
-/// Draws about `max_pairs` of the pairs that the distributions admit, or takes all if there are no more. Heads whose
+/// Draws about `max_pairs` of the pairs that the distributions admit, or returns all if there are no more. Heads whose
 /// buckets admit the same positions get the same pairs.
 inline admitted_pairs draw_admitted_pairs(const keys_by_document& keys,
                                           const std::vector<score_distribution>& distributions, index_t max_pairs,
@@ -105,21 +105,20 @@ inline admitted_pairs draw_admitted_pairs(const keys_by_document& keys,
   return result;
 }
 
-/// Constants of the decay theorem for one pair.
 struct pair_decay {
   double gamma = 0, z_0 = 0, t_0 = std::numeric_limits<double>::infinity();
   double slope = std::numeric_limits<double>::quiet_NaN(),
-         relative_slope = slope;   ///< of v over tau; NaN for one bucket
+         relative_slope = slope;   ///< slope of v over tau; NaN for one bucket
   double first_plasticity = 0;     ///< in the first bucket
   bool still = false;              ///< delta_1 = 0
   std::vector<double> plasticity;  ///< (buckets of the pair)
 
   double bound(double t) const { return std::exp(-gamma * gamma * t * t / 8); }
-  /// True if t, of the pair's bucket b, is past T_0 and the plasticity exceeds the bound by more than rounding.
+  /// Whether t, in bucket b of the pair, is past T_0 and the plasticity exceeds the bound by more than rounding.
   bool breaks(double t, std::size_t b) const { return t >= t_0 && plasticity[b] > bound(t) * (1 + 1e-12); }
 };
 
-/// |F_c' delta|^2 over at most 8 columns [first, last) of a factor F (d, rank); 8 sums stay in registers.
+/// Returns |F_c' delta|^2 over at most 8 columns [first, last) of a factor F (d, rank); 8 sums stay in registers.
 inline double square_of_columns(const std::vector<double>& factor, std::size_t rank, std::size_t first,
                                 std::size_t last, const std::vector<double>& delta) {
   std::array<double, 8> z{};
@@ -140,7 +139,7 @@ inline double square_of_columns(const std::vector<double>& factor, std::size_t r
   return square;
 }
 
-/// Mean and variance of the score difference of delta = k_i - k_j; `reflected` is H delta.
+/// Returns mean and variance of the score difference of delta = k_i - k_j; `reflected` is H delta.
 inline std::pair<double, double> score_difference(const score_distribution& distribution,
                                                   const std::vector<double>& delta,
                                                   const std::vector<double>& reflected) {
@@ -155,7 +154,7 @@ inline std::pair<double, double> score_difference(const score_distribution& dist
   return {dense::dot(distribution.mean, delta), v};
 }
 
-/// Least-squares slope of v over t, and the slope over the mean of v.
+/// Returns the least-squares slope of v over t, and that slope divided by the mean of v.
 inline std::pair<double, double> variance_slope(const std::vector<std::pair<double, double>>& points) {
   double n = static_cast<double>(points.size()), mean_t = 0, mean_v = 0, tv = 0, tt = 0;
   for (const auto& [t, v] : points) mean_t += t / n, mean_v += v / n;
@@ -165,7 +164,7 @@ inline std::pair<double, double> variance_slope(const std::vector<std::pair<doub
   return {tv / tt, mean_v > 0 ? tv / tt / mean_v : none};
 }
 
-/// `distributions` are of the buckets with a model; k (n, d) are the keys. Throws if a key of the pair is not finite.
+/// Computes the constants of one pair of keys k (n, d), for distributions with a model. Throws if a key is not finite.
 template <class T>
 pair_decay decay_of_pair(const matrix_view<const T>& k, const admitted_pair& pair, const query_model& model,
                          const std::vector<score_distribution>& distributions) {
@@ -179,7 +178,7 @@ pair_decay decay_of_pair(const matrix_view<const T>& k, const admitted_pair& pai
   require(std::isfinite(size), "decay_of: row ", pair.row_i, " or ", pair.row_j, " of k is not finite");
   const auto reflected = reflect(model.reflector, delta);
   pair_decay result;
-  // Below this the first coordinate of H(k_i - k_j) is rounding of the reflection.
+  // A first coordinate of H(k_i - k_j) below this is rounding of the reflection.
   result.still = std::abs(reflected[0]) <= 8 * std::numeric_limits<double>::epsilon() * std::sqrt(size);
   const double drift = result.still ? 0.0 : reflected[0] * model.beta_pos;
   std::vector<std::pair<double, double>> variances;

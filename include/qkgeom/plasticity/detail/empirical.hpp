@@ -11,16 +11,15 @@ namespace qkgeom {
 
 namespace detail {
 
-/// Observed queries by bucket.
 template <class T, memory_space S>
 struct chosen_queries {
   const tensor_view<const T, S>& q;
   const std::vector<std::vector<index_t>>& query_rows;  ///< (buckets) rows of q
   const std::vector<index_t>& count;                    ///< (buckets) queries that the rows were chosen from
-  const std::vector<double>& mean_position;             ///< (buckets) of these
+  const std::vector<double>& mean_position;             ///< (buckets) of these queries
 };
 
-/// Queries by bucket against the keys of the layer.
+/// Computes the profiles of queries by bucket against the keys of the layer.
 template <context Context, class T, memory_space S>
 std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const chosen_queries<T, S>& queries,
                                                          prepared_layer<T, S>& prepared, const bucket_edges& edges,
@@ -42,7 +41,7 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const cho
   auto sums = ctx.empirical_pairs(q, layer.k, keys, problems, options.precision);
   std::vector<plasticity_profile_result> results(sums.size());
   ctx.for_each(static_cast<index_t>(sums.size()), [&](index_t h) {
-    // By their members' names: clang before 16 refuses structured bindings in a lambda.
+    // Members are named, since clang before 16 refuses structured bindings in a lambda.
     results[h] = profile_of(edges, queries.count, std::move(sums[h]), keys.document, "empirical", false);
     for (std::size_t b = 0; b < queries.query_rows.size(); ++b)
       results[h].buckets[b].queries_used = queries.query_rows[b].size();

@@ -14,7 +14,7 @@ namespace qkgeom {
 
 namespace detail {
 
-/// `values` (terms, documents) with document i moved to place `places[i]` of `size`; values at one place add up.
+/// Moves document i of `values` (terms, documents) to place `places[i]` of `size`; values at one place add up.
 QKGEOM_INLINE std::vector<double> moved(const std::vector<double>& values, const std::vector<std::size_t>& places,
                                         std::size_t size) {
   const auto n = places.size();
@@ -23,8 +23,8 @@ QKGEOM_INLINE std::vector<double> moved(const std::vector<double>& values, const
   return result;
 }
 
-/// Merges draws and terms, before the documents' sums. `places` are those of the documents of `from` among the `size`
-/// of both, of which the documents of `into` are the first.
+/// Merges draws and terms, before the documents' sums. `places` are the places of the documents of `from` among the
+/// `size` documents of both, which begin with the documents of `into`.
 QKGEOM_INLINE void merge_terms(profile_bucket& into, const profile_bucket& from, const std::vector<std::size_t>& places,
                                std::size_t size) {
   require(into.term_sum.empty() == from.term_sum.empty(), "merge: only one of two profiles has terms");
@@ -46,7 +46,7 @@ QKGEOM_INLINE void merge_terms(profile_bucket& into, const profile_bucket& from,
   for (std::size_t i = 0; i < more.size(); ++i) into.term_sum[i] += more[i];
 }
 
-/// Adds the cells of a heatmap that is at most as wide, over other groups.
+/// Adds the cells of a heatmap over other groups, which is at most as wide.
 QKGEOM_INLINE void merge_cells(heatmap_terms& into, index_t width, const heatmap_terms& from, index_t from_width) {
   require(into.weight.empty() == from.weight.empty(), "merge: only one of two heatmaps has terms");
   if (from.weight.empty()) return;
@@ -88,7 +88,7 @@ QKGEOM_INLINE plasticity_profile_result merge(plasticity_profile_result a, const
                 into.queries_used == from.queries_used,
             "merge: profiles over different query buckets cannot be merged");
   }
-  if (b.documents.empty()) return a;  // no key: no terms either
+  if (b.documents.empty()) return a;  // without keys there are no terms either
   if (a.documents.empty()) return b;
   std::map<std::int32_t, std::size_t> place;
   for (std::size_t e = 0; e < a.documents.size(); ++e) place.emplace(a.documents[e], e);

@@ -11,7 +11,7 @@ namespace qkgeom {
 
 namespace detail {
 
-/// A pair set with options; a function becomes `weighted_pairs`.
+/// Returns a pair set with options; a function becomes `weighted_pairs`.
 template <described_pair_set P>
 const P& described(const P& pairs) {
   return pairs;
@@ -28,11 +28,11 @@ pair_request request_of(const P& pairs, std::optional<pair_precision> precision)
   return request;
 }
 
-/// Adds to query bucket `b`, whose edges and queries are set, the sums of `distribution` over the groups `members`.
+/// Adds the sums of `distribution` over the groups `members` to query bucket `b`, whose edges and queries are set.
 QKGEOM_INLINE void fill_bucket(profile_bucket& b, const pair_sums& sums, index_t distribution,
                                const std::vector<index_t>& members, bool documents_weigh_same);
 
-/// The profile of all groups from their sums; `queries` (buckets) counts the queries of each bucket.
+/// Makes the profile of all groups from their sums; `queries` (buckets) counts the queries of each bucket.
 QKGEOM_INLINE plasticity_profile_result profile_of(const bucket_edges& edges, const std::vector<index_t>& queries,
                                                    pair_sums&& sums, const std::vector<std::int32_t>& documents,
                                                    std::string_view covariance, bool documents_weigh_same);
@@ -43,7 +43,7 @@ inline std::vector<index_t> queries_of(const query_model& model) {
   return n;
 }
 
-/// The context's pair sums over a pair set. A weight that the device can evaluate is passed on as it is.
+/// Returns the context's pair sums over a pair set. A weight that the device can evaluate is passed on as it is.
 template <context Context, class T, memory_space S, class Set>
 std::vector<pair_sums> sums_over(Context& ctx, const layer_view<T, S>& layer, const keys_by_document& groups,
                                  const std::vector<pair_problem>& problems, const pair_request& request,
@@ -54,8 +54,7 @@ std::vector<pair_sums> sums_over(Context& ctx, const layer_view<T, S>& layer, co
     return ctx.gaussian_pairs(layer.k, groups, problems, request);
 }
 
-/// Default width of a heatmap's cells, in tokens: that of the first query bucket, or more where that would need over
-/// 256 cells a side.
+/// Returns the default width of heatmap cells, tokens: the first query bucket's, or more beyond 256 cells a side.
 inline index_t usual_cell(const bucket_edges& buckets) {
   return std::max(buckets.end(0) - buckets.start(0), (buckets.edges().back() + 255) / 256);
 }

@@ -62,7 +62,7 @@ QKGEOM_INLINE std::vector<pair_problem> pair_problems(const char* function, cons
 
 namespace detail {
 
-/// Standard error of the mean of n draws with replacement from their weighted mean and mean square.
+/// Returns the standard error of a mean over n draws with replacement, from their weighted mean and mean square.
 QKGEOM_INLINE double draws_error(double mean, double mean_square, double n) {
   return n > 1 ? std::sqrt(std::max(0.0, mean_square - mean * mean) / (n - 1))
                : std::numeric_limits<double>::quiet_NaN();
@@ -139,8 +139,8 @@ QKGEOM_INLINE std::size_t cell_index(const plasticity_heatmap& map, index_t key_
   return key_distance * map.width + query_distance;
 }
 
-/// Mean of value `value` (0: plasticity, 1 + p: term p) of a cell. With sums S_g, W_g of document g of G and the mean S
-/// / W the error is the infinitesimal jackknife's, (G / (G - 1) sum (S_g - S W_g / W)^2)^(1/2) / W.
+/// Returns the mean of value `value` (0: plasticity, 1 + p: term p) of a cell. With sums S_g, W_g of document g of G
+/// and the mean S / W, the error is the infinitesimal jackknife's, (G / (G - 1) sum (S_g - S W_g / W)^2)^(1/2) / W.
 QKGEOM_INLINE estimate estimate_of(const heatmap_terms& cells, std::size_t cell, std::size_t value) {
   estimate result;
   const double weight = cells.weight[cell], groups = cells.groups[cell];

@@ -17,17 +17,17 @@ namespace qkgeom::detail {
 struct drawn_query {
   double draw = 0;
   index_t row = 0;                  ///< row number in the layer
-  std::vector<std::byte> values{};  ///< (heads, d), whatever their type
+  std::vector<std::byte> values{};  ///< (heads, d), of any type
 };
 
-/// The kept queries of one bucket, the number of its queries seen, and the sum of their positions.
+/// The kept queries of one bucket, the number of queries seen in it, and the sum of their positions.
 struct query_draws {
   std::vector<drawn_query> kept{};
   index_t count = 0;
   double position_sum = 0;
 };
 
-/// Keeps the queries with the `max_queries` smallest draws of each bucket, whatever the type of their values.
+/// Keeps the queries with the `max_queries` smallest draws of each bucket, for any type of value.
 class query_choice {
  public:
   query_choice(bucket_edges edges, index_t max_queries, std::uint64_t seed);

@@ -16,7 +16,7 @@ namespace qkgeom {
 
 namespace detail {
 
-/// Captured keys of one document by position, and the queries that are asked of them.
+/// The captured keys of one document by position, and the chosen queries that read them.
 struct document_rows_asked {
   std::int32_t number = 0;
   std::vector<index_t> key;            ///< (n) rows of k
@@ -24,11 +24,11 @@ struct document_rows_asked {
   std::vector<index_t> query;          ///< rows of q
 };
 
-/// Sums of pairs by distance of the keys.
+/// Sums over pairs with one range of key distances.
 struct pair_bin {
   double pairs = 0, flipped = 0, weight = 0, weighted = 0;
 };
-/// Of one head, type and document.
+/// Sums of one head, cache type and document.
 struct rounding_tally {
   rounding_sums sums;
   std::vector<pair_bin> bins;
@@ -48,7 +48,7 @@ struct rounding_tally {
   }
 };
 
-/// Documents with keys in ascending order, and the chosen queries of each.
+/// Returns documents with keys in ascending order, and the chosen queries of each.
 template <class T>
 std::vector<document_rows_asked> rows_asked(const layer_view<T>& layer, const bucket_edges& edges,
                                             const rounding_options& options) {
@@ -71,7 +71,6 @@ std::vector<document_rows_asked> rows_asked(const layer_view<T>& layer, const bu
   return documents;
 }
 
-/// Weights of a softmax.
 inline void softmax_of(const std::vector<double>& scores, double scale, std::optional<double> cap,
                        std::vector<double>& p) {
   p.resize(scores.size());
@@ -85,7 +84,7 @@ inline void softmax_of(const std::vector<double>& scores, double scale, std::opt
   for (double& x : p) x /= sum;
 }
 
-/// Twice the flipped pairs of a key of scores s and r with the keys [0, n), and the same with each pair weighing p.
+/// Returns twice the flipped pairs of a key of scores s and r with keys [0, n), and the same with each pair weighing p.
 inline std::pair<double, double> flips_of(double s, double r, const double* scores, const double* rounded,
                                           const double* p, std::size_t n) {
   index_t count = 0;
@@ -98,7 +97,7 @@ inline std::pair<double, double> flips_of(double s, double r, const double* scor
   return {static_cast<double>(count), mass[0] + mass[1]};
 }
 
-/// A query head against its documents' keys: sums per type and document.
+/// Sums one query head against its documents' keys, per type and document.
 template <class T>
 class head_rounding {
  public:
@@ -108,7 +107,7 @@ class head_rounding {
     scale_ = options.score_scale > 0 ? options.score_scale : 1 / std::sqrt(static_cast<double>(head.q.cols));
   }
 
-  /// (types) sums of one document.
+  /// Returns the (types) sums of one document.
   std::vector<rounding_tally> operator()(const document_rows_asked& rows) {
     std::vector<rounding_tally> found(types_.size(), {{}, std::vector<pair_bin>(distances_.count())});
     if (rows.query.empty()) return found;
@@ -134,7 +133,7 @@ class head_rounding {
   }
 
  private:
-  /// Keys of the document and what each type makes of them, (n, d) in position order.
+  /// Reads the keys of the document and their rounded copies of each type, (n, d) in position order.
   void read_keys(const document_rows_asked& rows) {
     const index_t d = head_.k.cols, n = static_cast<index_t>(rows.key.size());
     keys_.resize(static_cast<std::size_t>(n * d));
@@ -148,7 +147,7 @@ class head_rounding {
               "keys rounded to ", name_of(types_[t]), " overflow: they lie beyond half precision");
     }
   }
-  /// q.k of the keys [first, end).
+  /// Computes q.k of the keys [first, end).
   void score(const std::vector<float>& keys, index_t q, std::vector<double>& to) const {
     const auto d = static_cast<std::size_t>(head_.k.cols);
     const T* const x = head_.q.row(q);
@@ -159,12 +158,12 @@ class head_rounding {
   }
   void add_pairs(const document_rows_asked& rows, rounding_tally& to) const {
     const std::size_t n = scores_.size();
-    std::vector<double> below(n + 1);  // sums of p
+    std::vector<double> below(n + 1);  // prefix sums of p
     for (std::size_t i = 0; i < n; ++i) below[i + 1] = below[i] + p_[i];
     double flipped = 0, weight = 0, weighted = 0, moved = 0;
     for (std::size_t i = 0; i < n; ++i) {
       moved += 0.5 * std::abs(rounded_p_[i] - p_[i]);
-      std::size_t end = i;  // of the earlier keys whose distance is not in a bin yet
+      std::size_t end = i;  // end of the earlier keys whose distance is not in a bin yet
       for (index_t b = 0; b < distances_.count() && end > 0; ++b) {
         const auto from = rows.position.begin() + static_cast<std::ptrdiff_t>(first_);
         const auto begin =
@@ -204,7 +203,7 @@ class head_rounding {
   std::vector<double> scores_, rounded_scores_, p_, rounded_p_;
 };
 
-/// Means and errors of the sums (documents).
+/// Returns means and errors of the sums (documents).
 inline rounding_effect effect_of(cache_type type, const std::vector<rounding_tally>& documents,
                                  const bucket_edges& distances) {
   rounding_effect e;

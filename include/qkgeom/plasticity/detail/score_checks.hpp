@@ -15,12 +15,12 @@ namespace qkgeom {
 
 namespace detail {
 
-/// `count` pairs of admissible keys of one group (indices of keys), drawn uniformly; all pairs if there are no more.
+/// Draws `count` pairs of admissible keys of one group uniformly, as indices of keys; returns all if there are no more.
 inline std::vector<std::pair<index_t, index_t>> drawn_pairs(const keys_by_document& groups,
                                                             const score_distribution& distribution, index_t count,
                                                             const random_stream& stream) {
   const auto ranges = ranges_of(groups, distribution);
-  std::vector<std::int64_t> before{0};  // pairs of the ranges before each
+  std::vector<std::int64_t> before{0};  // pairs of the ranges before each range
   for (const auto& r : ranges) before.push_back(before.back() + rank_range{0, r.count}.pairs());
   const std::int64_t total = before.back();
   std::vector<std::pair<index_t, index_t>> pairs;

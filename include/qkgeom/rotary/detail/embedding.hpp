@@ -32,7 +32,7 @@ inline std::vector<float> llama3_frequencies(std::vector<float> inv_freq, const 
 }
 
 inline std::vector<float> yarn_frequencies(double theta, index_t d, const yarn_scaling& scaling) {
-  // The dimension that makes `turns` turns within the original context.
+  // Returns the dimension that makes `turns` turns within the original context.
   const auto dimension = [&](double turns) {
     return static_cast<double>(d) * std::log(scaling.original_context / (turns * 2 * std::numbers::pi)) /
            (2 * std::log(theta));
@@ -54,7 +54,7 @@ inline std::vector<float> yarn_frequencies(double theta, index_t d, const yarn_s
 
 namespace detail {
 
-/// theta of a document of `length` tokens, in single precision like PyTorch.
+/// Returns theta for a document of `length` tokens, in single precision like PyTorch.
 inline double dynamic_theta(const rope_description& rope, index_t length) {
   const auto factor = static_cast<float>(rope.dynamic->factor);
   const float share = factor * static_cast<float>(length) / static_cast<float>(rope.dynamic->context);

@@ -9,19 +9,19 @@
 
 namespace qkgeom::detail {
 
-/// Sums over the n tokens of a stretch that begins at `start`, c their middle position.
+/// Sums over the n tokens of a stretch that begins at `start`; c is their middle position.
 struct phase_sums {
   std::complex<double> mean;   ///< of e^(iwt)
   std::complex<double> slope;  ///< sum of (t - c) e^(iwt)
 };
 
-/// With x = w / 2, sum of e^(iw(t - c)) = sin(nx) / sin(x) = D, and sum of (t - c) e^(iw(t - c)) = -i dD/dw. Where nw
-/// is small the two are series in w, whose next terms are below 1e-13 of the value.
+/// Computes the sums with x = w / 2: sum of e^(iw(t - c)) = sin(nx) / sin(x) = D, and sum of (t - c) e^(iw(t - c)) = -i
+/// dD/dw. For small nw both are series in w, whose next terms are below 1e-13 of the value.
 inline phase_sums sums_of_phases(double w, index_t start, index_t count) {
   w = std::remainder(w, 2 * std::numbers::pi);  // tokens are whole: the same phases
   const auto n = static_cast<double>(count);
   const double centre = static_cast<double>(start) + 0.5 * (n - 1);
-  const std::complex<double> turn = std::polar(1.0, w * centre);
+  const std::complex<double> rotation = std::polar(1.0, w * centre);
   const double x = 0.5 * w;
   double sum = 0, derivative = 0;  // D and dD/dw
   if (std::abs(n * x) < 0.05) {
@@ -34,7 +34,7 @@ inline phase_sums sums_of_phases(double w, index_t start, index_t count) {
     sum = std::sin(n * x) / sx;
     derivative = 0.5 * (n * std::cos(n * x) - sum * std::cos(x)) / sx;
   }
-  return {turn * (sum / n), turn * std::complex<double>(0, -derivative)};
+  return {rotation * (sum / n), rotation * std::complex<double>(0, -derivative)};
 }
 
 }  // namespace qkgeom::detail

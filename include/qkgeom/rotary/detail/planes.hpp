@@ -11,7 +11,7 @@
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/rotary/planes.hpp"
-#include "qkgeom/rotary/turn.hpp"
+#include "qkgeom/rotary/rotation_between.hpp"
 
 namespace qkgeom {
 
@@ -20,10 +20,10 @@ namespace detail {
 /// A query row and an earlier key row of the same document.
 struct row_pair {
   index_t q, k, distance;
-  std::size_t document;  ///< from 0, in ascending order of their numbers
+  std::size_t document;  ///< index of the document in ascending order
 };
 
-/// Pairs of each document: a query drawn among its rows, a key among the rows that it may read.
+/// Draws pairs in each document: a query among its rows, and a key among the rows that the query may read.
 template <class T>
 std::vector<row_pair> draw_row_pairs(const layer_view<T>& rows, const plane_options& options) {
   using side = std::vector<std::pair<index_t, index_t>>;  // (position, row), ascending
@@ -54,20 +54,20 @@ std::vector<row_pair> draw_row_pairs(const layer_view<T>& rows, const plane_opti
   return pairs;
 }
 
-/// Sums over the pairs of a document, of planes and last of the rest.
+/// Sums over the pairs of a document; entries are the planes, then the rest.
 struct plane_sums {
   double n = 0, score = 0, square = 0;
   std::vector<double> part, part_score;                 // (planes + 1)
   std::vector<double> bin_n, bin_score, bin_predicted;  // (distances)
 };
 
-/// The two coordinates of a row in a plane as a complex number.
+/// Returns the two coordinates of a row in a plane as a complex number.
 template <class Row>
 std::complex<double> in_plane(const Row& x, std::pair<std::size_t, std::size_t> p) {
   return {static_cast<double>(x[p.first]), static_cast<double>(x[p.second])};
 }
 
-/// |mean| over mean length in each plane, and the mean row (d).
+/// The mean row (d), and |mean| over mean length in each plane.
 struct row_means {
   std::vector<double> mean, concentration;
 };
@@ -85,7 +85,7 @@ row_means means_of(const matrix_view<const T>& x, const std::vector<std::pair<st
   return m;
 }
 
-/// cov(part, score) / var(score) over all pairs, with its jackknife error over documents.
+/// Returns cov(part, score) / var(score) over all pairs, with its jackknife error over documents.
 inline estimate variance_share(const std::vector<plane_sums>& sums, std::size_t part) {
   const auto share = [&](std::size_t left_out) {
     double n = 0, s = 0, ss = 0, p = 0, ps = 0;
@@ -113,12 +113,12 @@ std::vector<head_planes> planes_of(Context& ctx, const layer_view<T>& before, co
   check_shapes(before);
   const std::size_t count = rope ? rope->inv_freq.size() : 0;
   const auto d = static_cast<std::size_t>(before.q.dim);
-  require(2 * count <= d, "planes_of: the rotary embedding turns ", 2 * count, " coordinates of heads of ", d);
+  require(2 * count <= d, "planes_of: the rotary embedding rotates ", 2 * count, " coordinates of heads of ", d);
   std::vector<std::pair<std::size_t, std::size_t>> planes;
-  std::vector<bool> turned(d);
+  std::vector<bool> rotated(d);
   for (std::size_t p = 0; p < count; ++p) {
     planes.push_back(plane_of(*rope, p));
-    turned[planes[p].first] = turned[planes[p].second] = true;
+    rotated[planes[p].first] = rotated[planes[p].second] = true;
   }
   const double factor = rope ? rope->attention_factor * rope->attention_factor : 1;
   const auto pairs = detail::draw_row_pairs(before, options);
@@ -136,7 +136,7 @@ std::vector<head_planes> planes_of(Context& ctx, const layer_view<T>& before, co
     const auto q = detail::means_of<T>(head.q, planes), k = detail::means_of<T>(head.k, planes);
     double rest_of_means = 0;
     for (std::size_t c = 0; c < d; ++c)
-      if (!turned[c]) rest_of_means += q.mean[c] * k.mean[c];
+      if (!rotated[c]) rest_of_means += q.mean[c] * k.mean[c];
     std::vector<std::complex<double>> product;
     for (const auto& p : planes)
       product.push_back(detail::in_plane(q.mean, p) * std::conj(detail::in_plane(k.mean, p)));
@@ -148,13 +148,13 @@ std::vector<head_planes> planes_of(Context& ctx, const layer_view<T>& before, co
       const T *const x = head.q.row(pairs[i].q), *const y = head.k.row(pairs[i].k);
       part[count] = 0;
       for (std::size_t c = 0; c < d; ++c)
-        if (!turned[c]) part[count] += static_cast<double>(x[c]) * static_cast<double>(y[c]);
+        if (!rotated[c]) part[count] += static_cast<double>(x[c]) * static_cast<double>(y[c]);
       double score = part[count], predicted = rest_of_means;
       for (std::size_t p = 0; p < count; ++p) {
-        const auto turn = phase[i * count + p];
-        part[p] = (turn * detail::in_plane(x, planes[p]) * std::conj(detail::in_plane(y, planes[p]))).real();
+        const auto rotation = phase[i * count + p];
+        part[p] = (rotation * detail::in_plane(x, planes[p]) * std::conj(detail::in_plane(y, planes[p]))).real();
         score += part[p];
-        predicted += (turn * product[p]).real();
+        predicted += (rotation * product[p]).real();
       }
       auto& sum = sums[pairs[i].document];
       sum.n += 1;

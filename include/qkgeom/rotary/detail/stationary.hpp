@@ -10,42 +10,42 @@
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/rotary/detail/phase_mean.hpp"
+#include "qkgeom/rotary/rotation_between.hpp"
 #include "qkgeom/rotary/stationary.hpp"
-#include "qkgeom/rotary/turn.hpp"
 
 namespace qkgeom {
 
 namespace detail {
 
-/// Two coordinates as one complex number that turns by w per token and grows by `factor`. A coordinate that nothing
-/// turns is a plane of its own.
-struct turning_plane {
-  std::size_t first, second;  ///< equal: one coordinate
+/// Two coordinates as one complex number that rotates by w per token and grows by `factor`. A coordinate outside the
+/// rotary embedding is a plane by itself.
+struct rotating_plane {
+  std::size_t first, second;  ///< equal for one coordinate
   double w, factor;
 };
 
-inline std::vector<turning_plane> turning_planes(const std::optional<captured_rope>& rope, index_t d) {
-  const std::size_t turned = rope ? 2 * rope->inv_freq.size() : 0;
-  require(turned + (rope ? static_cast<std::size_t>(rope->first) : 0) <= static_cast<std::size_t>(d),
-          "the rotary embedding turns ", turned, " coordinates of heads of ", d);
-  std::vector<turning_plane> planes;
-  for (std::size_t p = 0; 2 * p < turned; ++p) {
+inline std::vector<rotating_plane> rotating_planes(const std::optional<captured_rope>& rope, index_t d) {
+  const std::size_t rotated = rope ? 2 * rope->inv_freq.size() : 0;
+  require(rotated + (rope ? static_cast<std::size_t>(rope->first) : 0) <= static_cast<std::size_t>(d),
+          "the rotary embedding rotates ", rotated, " coordinates of heads of ", d);
+  std::vector<rotating_plane> planes;
+  for (std::size_t p = 0; 2 * p < rotated; ++p) {
     const auto [first, second] = plane_of(*rope, p);
     planes.push_back({first, second, rope->inv_freq[p], rope->attention_factor});
   }
   const std::size_t first = rope ? static_cast<std::size_t>(rope->first) : 0;
   for (std::size_t c = 0; c < static_cast<std::size_t>(d); ++c)
-    if (c < first || c >= first + turned) planes.push_back({c, c, 0, 1});
+    if (c < first || c >= first + rotated) planes.push_back({c, c, 0, 1});
   return planes;
 }
 
-/// What the heads of a layer share over one stretch of positions.
-struct turning_stretch {
+/// Phase sums over one stretch of positions, which the heads of a layer share.
+struct rotating_stretch {
   index_t start, count;
   std::vector<phase_sums> plane;                      ///< (planes)
   std::vector<std::complex<double>> difference, sum;  ///< (planes, planes) means of e^(i(w_p -+ w_q)t)
 
-  turning_stretch(const std::vector<turning_plane>& planes, index_t begin, index_t end)
+  rotating_stretch(const std::vector<rotating_plane>& planes, index_t begin, index_t end)
       : start(begin), count(end - begin) {
     for (const auto& p : planes) {
       plane.push_back(sums_of_phases(p.w, start, count));
@@ -58,10 +58,10 @@ struct turning_stretch {
 };
 
 /// A side of a head before the rotation: mean (d), and mean of x x' (d, d).
-struct unturned {
+struct unrotated {
   std::vector<double> mean, square;
 
-  explicit unturned(const row_moments& m) : mean(m.mean), square(m.xx) {
+  explicit unrotated(const row_moments& m) : mean(m.mean), square(m.xx) {
     require(m.has_full_scatter() && m.count >= 2, "stationary_moments: needs the covariance of 2 rows or more, not of ",
             m.count);
     const std::size_t d = mean.size();
@@ -71,10 +71,10 @@ struct unturned {
   }
 };
 
-/// Moments of a side over a stretch. A 2 x 2 block of `square` is z -> a z + b conj(z) of complex z; turned by its two
-/// planes, a gets the phase of their difference and b of their sum.
-inline row_moments turned_moments(const unturned& x, const std::vector<turning_plane>& planes,
-                                  const turning_stretch& stretch) {
+/// Returns the moments of a side over a stretch. A 2 x 2 block of `square` is z -> a z + b conj(z) of complex z;
+/// rotated by its two planes, a gets the phase of their difference and b the phase of their sum.
+inline row_moments rotated_moments(const unrotated& x, const std::vector<rotating_plane>& planes,
+                                   const rotating_stretch& stretch) {
   using complex = std::complex<double>;
   const std::size_t d = x.mean.size(), n_planes = planes.size();
   const auto n = static_cast<double>(stretch.count);
@@ -82,7 +82,7 @@ inline row_moments turned_moments(const unturned& x, const std::vector<turning_p
   m.count = stretch.count;
   m.mean_t = static_cast<double>(stretch.start) + 0.5 * (n - 1);
   m.tt = n * (n * n - 1) / 12;
-  const auto put = [](std::vector<double>& to, const turning_plane& p, complex z) {
+  const auto put = [](std::vector<double>& to, const rotating_plane& p, complex z) {
     to[p.first] = z.real();
     if (p.second != p.first) to[p.second] = z.imag();
   };
@@ -92,7 +92,7 @@ inline row_moments turned_moments(const unturned& x, const std::vector<turning_p
     put(m.mean, at, z * stretch.plane[p].mean);
     put(m.xt, at, z * stretch.plane[p].slope);
   }
-  const auto entry = [&](const turning_plane& p, const turning_plane& q, bool second_p, bool second_q) {
+  const auto entry = [&](const rotating_plane& p, const rotating_plane& q, bool second_p, bool second_q) {
     if ((second_p && p.second == p.first) || (second_q && q.second == q.first)) return 0.0;
     return x.square[(second_p ? p.second : p.first) * d + (second_q ? q.second : q.first)];
   };
@@ -104,19 +104,19 @@ inline row_moments turned_moments(const unturned& x, const std::vector<turning_p
       const double factor = 0.5 * P.factor * Q.factor;
       const complex a = factor * complex(b00 + b11, b10 - b01) * stretch.difference[p * n_planes + q];
       const complex b = factor * complex(b00 - b11, b10 + b01) * stretch.sum[p * n_planes + q];
-      const double turned[2][2] = {{(a + b).real(), (b - a).imag()}, {(a + b).imag(), (a - b).real()}};
+      const double rotated[2][2] = {{(a + b).real(), (b - a).imag()}, {(a + b).imag(), (a - b).real()}};
       const std::size_t rows[] = {P.first, P.second}, columns[] = {Q.first, Q.second};
       const int height = P.second == P.first ? 1 : 2, width = Q.second == Q.first ? 1 : 2;
       for (int i = 0; i < height; ++i)
         for (int j = 0; j < width; ++j) {
-          const double v = n * (turned[i][j] - m.mean[rows[i]] * m.mean[columns[j]]);
+          const double v = n * (rotated[i][j] - m.mean[rows[i]] * m.mean[columns[j]]);
           m.xx[rows[i] * d + columns[j]] = m.xx[columns[j] * d + rows[i]] = v;
         }
     }
   return m;
 }
 
-/// Keys drawn from Gaussians before the rotation, and turned; a layer without queries.
+/// A layer without queries whose keys are drawn from Gaussians before the rotation, and rotated.
 class stationary_keys {
  public:
   template <context Context>
@@ -144,8 +144,8 @@ class stationary_keys {
     }
     ctx.for_each(rows, [&](index_t r) {
       const index_t i = r % options.keys;
-      std::optional<rotary_turn> turn;
-      if (rope) turn = rotary_turn::between(nullptr, 0, *rope, position_[r]);
+      std::optional<vector_rotation> rotation;
+      if (rope) rotation = vector_rotation::between(nullptr, 0, *rope, position_[r]);
       std::vector<double> noise(d_);
       for (index_t h = 0; h < heads_; ++h) {
         const random_stream draws{options.seed, static_cast<std::uint32_t>(document_[r]), static_cast<std::uint32_t>(h),
@@ -157,7 +157,7 @@ class stationary_keys {
           x[j] = before.k[h].total.mean[j];
           for (index_t c = 0; c < root.rank; ++c) x[j] += root.factor[j * root.rank + c] * noise[c];
         }
-        if (turn) (*turn)(x);
+        if (rotation) (*rotation)(x);
       }
     });
   }
@@ -188,24 +188,24 @@ class stationary_keys {
 inline layer_moments stationary_moments(const layer_moments& before, const std::optional<captured_rope>& rope,
                                         const bucket_edges& buckets) {
   require(!before.q.empty() && !before.k.empty(), "stationary_moments: the layer has no heads");
-  const auto planes = detail::turning_planes(rope, before.q[0].total.dim());
-  std::vector<detail::turning_stretch> stretches;
+  const auto planes = detail::rotating_planes(rope, before.q[0].total.dim());
+  std::vector<detail::rotating_stretch> stretches;
   for (index_t b = 0; b < buckets.count(); ++b) stretches.emplace_back(planes, buckets.start(b), buckets.end(b));
-  layer_moments turned{buckets, {}, {}, before.key_of_query};
+  layer_moments rotated{buckets, {}, {}, before.key_of_query};
   const auto side = [&](const side_moments& from, scatter_kind kind) {
-    const detail::unturned x(from.total);
+    const detail::unrotated x(from.total);
     side_moments to{row_moments::zero(from.total.dim(), scatter_kind::full), {}};
     for (const auto& s : stretches) {
-      const auto m = detail::turned_moments(x, planes, s);
+      const auto m = detail::rotated_moments(x, planes, s);
       merge(to.total, m);
       to.bucket.push_back(row_moments::zero(m.dim(), kind));
       merge(to.bucket.back(), m);
     }
     return to;
   };
-  for (const auto& q : before.q) turned.q.push_back(side(q, scatter_kind::full));
-  for (const auto& k : before.k) turned.k.push_back(side(k, scatter_kind::diagonal));
-  return turned;
+  for (const auto& q : before.q) rotated.q.push_back(side(q, scatter_kind::full));
+  for (const auto& k : before.k) rotated.k.push_back(side(k, scatter_kind::diagonal));
+  return rotated;
 }
 
 template <context Context>
@@ -221,7 +221,7 @@ std::vector<plasticity_profile_result> stationary_profile(Context& ctx, const la
 inline double mean_score(const std::vector<double>& q, const std::vector<double>& k,
                          const std::optional<captured_rope>& rope, double distance) {
   double score = 0;
-  for (const auto& p : detail::turning_planes(rope, static_cast<index_t>(q.size()))) {
+  for (const auto& p : detail::rotating_planes(rope, static_cast<index_t>(q.size()))) {
     const auto of = [&](const std::vector<double>& x) {
       return std::complex<double>(x[p.first], p.second == p.first ? 0 : x[p.second]);
     };

@@ -8,7 +8,7 @@
 
 namespace qkgeom::detail {
 
-/// x minus its mean, scaled to length 1; empty if x has no variance.
+/// Returns x minus its mean, scaled to length 1; empty if x has no variance.
 inline std::vector<double> unit_deviations(std::vector<double> x) {
   const double n = static_cast<double>(x.size()), mean = std::accumulate(x.begin(), x.end(), 0.0) / n;
   double square = 0, size = 0;
@@ -17,7 +17,7 @@ inline std::vector<double> unit_deviations(std::vector<double> x) {
     v -= mean;
     square += v * v;
   }
-  // Equal values differ from their mean by rounding alone.
+  // Values that differ from their mean only by rounding count as equal.
   if (!(square > n * (4e-16 * size) * (4e-16 * size))) return {};
   for (double& v : x) v /= std::sqrt(square);
   return x;
@@ -25,7 +25,7 @@ inline std::vector<double> unit_deviations(std::vector<double> x) {
 
 inline double sign(double v) { return static_cast<double>((v > 0) - (v < 0)); }
 
-/// Signs of x_i - x_j for j < i, scaled to length 1; empty if all x are equal.
+/// Returns the signs of x_i - x_j for j < i, scaled to length 1; empty if all x are equal.
 inline std::vector<double> unit_pair_signs(const std::vector<double>& x) {
   std::vector<double> s;
   double differ = 0;

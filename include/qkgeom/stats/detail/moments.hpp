@@ -12,14 +12,14 @@
 
 namespace qkgeom::detail {
 
-/// One past the last position.
+/// Returns one past the last position.
 inline index_t length_of(const vector_view<const std::int32_t>& positions) {
   index_t length = 0;
   for (const std::int32_t t : positions) length = std::max<index_t>(length, index_t{t} + 1);
   return length;
 }
 
-/// Bucket of each row; -1 outside all buckets. Throws if a position is negative.
+/// Returns the bucket of each row; -1 outside all buckets. Throws if a position is negative.
 inline std::vector<std::int32_t> bucket_of_rows(const bucket_edges& buckets,
                                                 const vector_view<const std::int32_t>& positions) {
   std::vector<std::int32_t> rows(positions.size);
@@ -30,7 +30,7 @@ inline std::vector<std::int32_t> bucket_of_rows(const bucket_edges& buckets,
   return rows;
 }
 
-/// Throws `error` if the rows of a head are too large or too small for what is computed from their moments.
+/// Throws `error` if the rows of a head are too large or too small for computations from their moments.
 inline void check_sizes(const char* side, const std::vector<side_moments>& heads) {
   for (std::size_t h = 0; h < heads.size(); ++h) {
     const auto& m = heads[h].total;
@@ -42,7 +42,7 @@ inline void check_sizes(const char* side, const std::vector<side_moments>& heads
   }
 }
 
-/// The longer of two bucket grids; throws unless one is the beginning of the other.
+/// Returns the longer of two bucket grids; throws unless one is the beginning of the other.
 inline bucket_edges joined(const bucket_edges& a, const bucket_edges& b) {
   const auto &x = a.edges(), &y = b.edges();
   const auto& longer = x.size() >= y.size() ? x : y;
@@ -52,7 +52,7 @@ inline bucket_edges joined(const bucket_edges& a, const bucket_edges& b) {
   return bucket_edges(longer);
 }
 
-/// Throws `error` if the other grid, of `longest` buckets, may hold rows of this side that its own buckets do not.
+/// Throws `error` if the other grid, of `longest` buckets, may hold rows of this side outside this side's buckets.
 inline void check_rows_in_grid(const side_moments& side, std::size_t longest) {
   if (side.bucket.empty() || side.bucket.size() >= longest) return;
   index_t inside = 0;

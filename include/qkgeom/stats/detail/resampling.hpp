@@ -16,7 +16,7 @@ namespace qkgeom {
 
 namespace detail {
 
-/// The layers of the streams of draw::permutation in this file.
+/// Layers of this file's streams of draw::permutation.
 inline constexpr std::uint32_t permuted_rows = 1, swapped_columns = 2, resampled_rows = 3;
 
 /// Counts statistics at least as extreme as the observed one.
@@ -25,7 +25,7 @@ class tail_count {
   tail_count(double observed, bool two_sided) : observed_(reach(observed, two_sided)), two_sided_(two_sided) {}
   void add(double value) {
     ++visited_;
-    // Sums in another order differ by rounding, and a tie counts.
+    // A tie counts; 1e-10 covers the rounding of sums in another order.
     count_ += reach(value, two_sided_) >= observed_ - 1e-10;
   }
   permutation_test result(std::size_t n, double estimate, bool exact) const {

@@ -116,8 +116,9 @@ pair_sums by_definition(const keys& x, const pair_problem& p, const pair_weight&
                 x.k[static_cast<std::size_t>(first + i) * d + c] - x.k[static_cast<std::size_t>(first + j) * d + c];
           const double m = dense::dot(scores.mean, delta);
           double v = 0;
-          const auto turned = reflect(p.reflector, delta);
-          for (std::size_t c = 0; c < scores.variance.size(); ++c) v += scores.variance[c] * turned[c] * turned[c];
+          const auto reflected = reflect(p.reflector, delta);
+          for (std::size_t c = 0; c < scores.variance.size(); ++c)
+            v += scores.variance[c] * reflected[c] * reflected[c];
           const auto r = static_cast<std::size_t>(scores.rank);
           for (std::size_t c = 0; c < r; ++c) {
             double z = 0;

@@ -14,7 +14,6 @@
 
 #include "capture/forward/device/forward_pass.hpp"
 #include "capture/job/stores/moment_store.hpp"
-#include "capture/job/stores/statistics_store.hpp"
 #include "tests/capture/forward/compared_passes.hpp"
 #include "tests/capture/forward/device/host_device.hpp"
 #include "tests/capture/forward/measured_softmax.hpp"
@@ -191,23 +190,25 @@ TEST(block_team, chooses_the_experts_of_the_largest_logits) {
     }
 }
 
-TEST(block_team, sums_of_the_softmax_are_the_same_bits_and_near_the_cpu_s) {
+TEST(block_team, measures_a_plain_softmax_in_the_same_bits) {
   const test::noisy_document d{.tokens = 90};
-  const std::vector<index_t> heads{0, 2, 5};
-  const auto buckets = uniform_buckets{33}.edges(d.tokens);
   thread_pool pool(2);
-  for (const std::optional<index_t> window : {std::optional<index_t>(), std::optional<index_t>(10)}) {
-    const measured_heads what{heads, buckets, {.window = window, .scale = 0.3, .bins = distance_bins(d.tokens)}};
-    const auto on = [&](thread_order order) {
-      fibre_device device(pool, order);
-      return test::measured_in_chunks<float>(device, d, what);
-    };
-    const auto one = on(thread_order::first_comes_first), other = on(thread_order::last_comes_first);
-    EXPECT_EQ(one.first, other.first);
-    EXPECT_EQ(one.distance, other.distance);
-    EXPECT_EQ(one.entropy, other.entropy);
-    test::expect_near(one, measure_attention(pool, d.queries(), d.keys(), what));
-  }
+  for (const std::optional<index_t> window : {std::optional<index_t>(), std::optional<index_t>(10)})
+    for (const auto& sinks : {std::vector<float>{}, {-4, 0.5f, 9}}) {
+      const softmax_request what{.heads = {0, 2, 5},
+                                 .positions = {0, 5, 30, 31, 69, 70, 80, 88, 89},
+                                 .window = window,
+                                 .scale = 0.3,
+                                 .bins = distance_bins(d.tokens),
+                                 .sinks = sinks};
+      const auto on = [&](thread_order order) {
+        fibre_device device(pool, order);
+        return test::measured_in_chunks<float>(device, d, what);
+      };
+      const auto one = on(thread_order::first_comes_first);
+      EXPECT_EQ(one, on(thread_order::last_comes_first));
+      test::expect_near(one, test::plain_softmax(d.queries(), d.keys(), what));
+    }
 }
 
 }  // namespace

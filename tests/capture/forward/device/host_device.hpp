@@ -54,7 +54,7 @@ class host_device_with : public serial_device {
       for (index_t r = 0; r < s.columns; ++r)
         for (index_t j = 0; j < s.inner; ++j)
           w[size(r * s.inner + j)] = b[i * s.b.batch + (s.plain ? j * s.b.row + r : r * s.b.row + j)];
-      multiply_transposed(s.rows, s.columns, s.inner, x.data(), s.inner, w.data(), y.data(), s.columns);
+      multiply_transposed(s.rows, s.columns, s.inner, x.data(), s.inner, w.data(), s.inner, y.data(), s.columns);
       for (index_t r = 0; r < s.rows; ++r)
         for (index_t j = 0; j < s.columns; ++j) {
           Out& to = c[i * s.c.batch + r * s.c.row + j];

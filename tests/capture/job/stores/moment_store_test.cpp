@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <numeric>
 
-#include "capture/job/batches.hpp"
+#include "capture/job/cut.hpp"
 #include "capture/on_cpu.hpp"
 #include "qkgeom/io/capture_moments.hpp"
 #include "tests/capture/capture_fixture.hpp"

@@ -9,16 +9,15 @@
 #include <type_traits>
 #include <vector>
 
-#include "qkgeom/backend/detail/cpu/scatter.hpp"
+#include "qkgeom/backend/detail/cpu/scatter_sum.hpp"
 #include "qkgeom/backend/detail/cpu/wide_rows.hpp"
 
 namespace qkgeom::cpu {
 
-/// Sums over rows of bf16, whatever type holds them, about a shift s by products of 16-bit whole numbers, which cost a
-/// fourth of those in f64. A tile of rows has one unit per column, a power of two: x - s = n unit + rest, |n| < 2^15,
-/// and sums of n n' over the tile fit into 32 bits, so that they are exact. The rest is 0 but where x is some hundred
-/// times smaller than the column is wide (its 8 bits reach below the unit); there, about 2 % of the values, it is added
-/// apart.
+/// Sums over rows of bf16, in any storage type, about a shift s by products of 16-bit integers, which cost a fourth of
+/// products in f64. A block of rows has one unit per column, a power of two: x - s = n unit + rest, |n| < 2^15. Sums of
+/// n n' over the block fit into 32 bits, so they are exact. The rest is 0 unless x is some hundred times smaller than
+/// the column is wide (its 8 bits reach below the unit); such rests, about 2 % of the values, are added separately.
 class bf16_scatter {
  public:
   static constexpr index_t most_rows = 64, least_rows = 16;
@@ -26,7 +25,7 @@ class bf16_scatter {
   static bool takes(const wide_rows& x, index_t rows) { return x.cols % lanes<float> == 0 && rows >= least_rows; }
 
   /// Begins a run of at least `least_rows` rows x[order[0]], ... and sets shift (d) close to the mean of the first
-  /// ones; false where they are no bf16, not finite or too large.
+  /// ones. Returns false if these are not bf16, not finite or too large.
   bool begin(const wide_rows& x, const index_t* order, index_t rows, double* shift) {
     d_ = x.cols;
     rows = std::min(rows, most_rows);
@@ -51,7 +50,7 @@ class bf16_scatter {
     }
     if (!std::all_of(shift_.begin(), shift_.end(), [](float s) { return std::isfinite(s); })) return false;
     for (index_t c = 0; c < d_; ++c) {
-      // A multiple of a unit far below the column's values, so that differences from it are multiples of theirs.
+      // Rounds to a multiple of a unit far below the column's values, so that differences are multiples of their units.
       const int exponent = largest[c] > 0 ? std::ilogb(largest[c]) - 8 : 0;
       shift_[c] = std::ldexp(std::nearbyint(std::ldexp(shift_[c], -exponent)), exponent);
       shift_unit_[c] = shift_[c] == 0 ? 2 * exponent_bias : exponent + exponent_bias;
@@ -61,7 +60,7 @@ class bf16_scatter {
   }
 
   /// Adds the first of `left` rows to the scatter, and to mean and xt (d) the sums of x - s and of (t - t0)(x - s), t
-  /// the row's position. Returns their number; 0: these rows need f64.
+  /// the row's position. Returns the number of added rows; 0: these rows need f64.
   index_t add(const wide_rows& x, const vector_view<const std::int32_t>& position, std::int32_t t0,
               const index_t* order, index_t left, scatter_sum& scatter, double* mean, double* xt) {
     const index_t rows = std::min(left, most_rows) / 2 * 2;
@@ -95,7 +94,7 @@ class bf16_scatter {
   using words = typename simd<float>::mask;
   static constexpr int L = lanes<float>;
   static constexpr int exponent_bias = 127;
-  static constexpr float whole = 0x1.8p23f;  // added to a number below 2^22, it leaves the rounded one in the low bits
+  static constexpr float whole = 0x1.8p23f;               // added to x < 2^22, it leaves x rounded in the low bits
   static constexpr int time_digits = 3, digit_bits = 12;  // of t - t0
 #if defined(__AVX512F__)
   static constexpr int block = 8, most_vectors = 3;
@@ -109,7 +108,7 @@ class bf16_scatter {
     return (vec<float>)(__builtin_convertvector(h, word_lanes) << 16);
   }
   static vec<float> absolute(const vec<float>& x) { return (vec<float>)((words)x & 0x7fffffff); }
-  /// Exponent of the least power of two that is at least x >= 0, with its bias; 0 for 0.
+  /// Returns the biased exponent of the least power of two that is at least x >= 0; 0 for 0.
   static words exponent_above(const vec<float>& x) { return (words)(((word_lanes)x + 0x7fffff) >> 23); }
 
   bool read(const wide_rows& x, const index_t* order, index_t rows) {
@@ -118,12 +117,12 @@ class bf16_scatter {
     return true;
   }
 
-  /// Units of the tile. False where f32 does not hold what follows, or where a shift is no multiple of its unit.
+  /// Sets the units of the block. Returns false if f32 cannot hold later steps, or a shift is no multiple of its unit.
   bool set_units(index_t rows) {
     bool good = true;
     for (index_t c = 0; c < d_; c += L) {
       const vec<float> shift = load(shift_.data() + c);
-      vec<float> most_of[2] = {}, squares_of[2] = {};  // of even and odd rows: a chain each
+      vec<float> most_of[2] = {}, squares_of[2] = {};  // over even and odd rows: a chain each
       for (index_t r = 0; r < rows; r += 2)
         for (int odd = 0; odd < 2; ++odd) {
           const vec<float> y = widened(raw_.data() + (r + odd) * d_ + c) - shift;
@@ -147,7 +146,7 @@ class bf16_scatter {
     return good;
   }
 
-  /// The whole numbers n of two rows next to each other, and which values have a rest; returns how many.
+  /// Sets the integers n of pairs of adjacent rows, and which values have a rest; returns the number of rests.
   index_t set_whole(index_t rows) {
     index_t rests = 0;
     has_rest_.assign(rows * rest_words_, 0);
@@ -170,7 +169,7 @@ class bf16_scatter {
     return rests;
   }
 
-  /// 1 and the digits of t - t0 of two rows next to each other: (pairs, 1 + time_digits).
+  /// Sets 1 and the digits of t - t0 of pairs of adjacent rows: (pairs, 1 + time_digits).
   void set_times(const vector_view<const std::int32_t>& position, std::int32_t t0, const index_t* order, index_t rows) {
     constexpr std::int64_t half = 1 << (digit_bits - 1);
     const auto at = [&](index_t r, int digit) -> std::uint16_t& {
@@ -205,8 +204,7 @@ class bf16_scatter {
     }
   }
 
-  /// Sums over pairs of rows of Rows whole numbers at `a`, those of the next pair `stride` pairs on, times the columns
-  /// from j on.
+  /// Sums over pairs of rows the products of Rows integers at `a`, `stride` apart, with the columns from j on.
   template <int Rows, int Vectors, class T>
   void products(index_t pairs, const T* a, index_t stride, index_t j, std::int32_t (&out)[Rows][Vectors * L]) const {
     words sum[Rows][Vectors] = {};
@@ -261,8 +259,8 @@ class bf16_scatter {
     }
   }
 
-  /// y = x - s = n unit + rest gives y y' - (n unit)(n unit)' = rest w' + w rest' with w = y - rest / 2. Rests are so
-  /// small that f32 holds their products.
+  /// Adds the rests: y = x - s = n unit + rest gives y y' - (n unit)(n unit)' = rest w' + w rest' with w = y - rest /
+  /// 2. Rests are so small that f32 holds their products.
   void add_rests(const vector_view<const std::int32_t>& position, std::int32_t t0, const index_t* order, index_t rows,
                  double* mean, double* xt) {
     for (index_t r = 0; r < rows; ++r) {
@@ -297,15 +295,15 @@ class bf16_scatter {
   };
 
   index_t d_ = 0;
-  aligned_vector<std::uint16_t> raw_;             ///< (rows, d) the tile as it is stored
+  aligned_vector<std::uint16_t> raw_;             ///< (rows, d) the stored block
   aligned_vector<std::int32_t> whole_;            ///< (rows / 2, d) n of two rows, the first in the lower half
-  aligned_vector<float> shift_, unit_, inverse_;  ///< (d) s; units of the tile and 1 over them
+  aligned_vector<float> shift_, unit_, inverse_;  ///< (d) s; units of the block; 1 / units
   aligned_vector<double> wide_unit_;              ///< (d)
-  aligned_vector<std::int32_t> shift_unit_;       ///< (d) exponent of a unit of s, with its bias
+  aligned_vector<std::int32_t> shift_unit_;       ///< (d) biased exponent of a unit of s
   index_t rest_words_ = 0;
-  std::vector<std::uint64_t> has_rest_;  ///< (rows, rest words) a bit for each column
+  std::vector<std::uint64_t> has_rest_;  ///< (rows, rest words) a bit per column
   std::uint16_t times_[most_rows * (1 + time_digits)];
-  std::vector<rest_at> found_;      ///< of one row
+  std::vector<rest_at> found_;      ///< rests of one row
   aligned_vector<float> rest_sum_;  ///< (d, d) sums of rest w'
 };
 

@@ -11,11 +11,11 @@
 
 namespace qkgeom::cpu {
 
-/// Pairs of groups of at most this many keys are taken from differences, those of larger ones from Gram tiles.
+/// The most keys of a group whose pairs are computed from differences; larger groups use Gram matrices.
 inline constexpr index_t small_group = 64;
 
-/// Pairs of ranks i < j of a group's keys are numbered by the later key: pair (i, j) is number j (j - 1) / 2 + i, so
-/// that the first m keys have the first pairs_of(m) pairs.
+/// Returns the number of pairs of `keys` keys. Pairs of ranks i < j are numbered by the later key: pair (i, j) has
+/// number j (j - 1) / 2 + i, so that the first m keys have the first pairs_of(m) pairs.
 constexpr index_t pairs_of(index_t keys) { return keys * (keys - 1) / 2; }
 
 namespace detail {
@@ -27,7 +27,7 @@ vec<F> fold_lanes(const vec<F>& a, const vec<F>& b, std::index_sequence<I...>) {
 }
 }  // namespace detail
 
-/// Lane l is the sum over the lanes of x[l]; x (lanes) is overwritten.
+/// Returns in lane l the sum over the lanes of x[l]; overwrites x (lanes).
 template <class F, int Bit = 1>
 vec<F> sum_of_each(vec<F>* x) {
   constexpr int left = lanes<F> / Bit;
@@ -41,14 +41,14 @@ vec<F> sum_of_each(vec<F>* x) {
   }
 }
 
-/// A run of groups that one task sums, and what depends on their positions alone, so that it serves all heads.
+/// A run of groups that one task sums, with what depends only on their positions and so serves all heads.
 struct group_run {
   index_t begin = 0, end = 0;  ///< groups
   index_t rows = 0;
   bool small = false;
   std::vector<std::int32_t> place{};       ///< (rows) rank of each key by position among all of the run
   std::vector<index_t> first_pair{};       ///< (groups) in `row` and `middle`
-  aligned_vector<double> row{}, middle{};  ///< (pairs) `heatmap_cells::place`
+  aligned_vector<double> row{}, middle{};  ///< (pairs) their `heatmap_cells::place`
 
   void order_by_position(const keys_by_document& groups) {
     const auto* const t = groups.position.data() + groups.offset[begin];
@@ -75,11 +75,11 @@ struct group_run {
   }
 };
 
-/// What follows once the v of a group's pairs under one query bucket are known: plasticity, sums, heatmap, weights.
+/// Turns the v of a group's pairs under one query bucket into plasticity, sums, heatmap and weights.
 template <class F>
 class pair_finish {
  public:
-  /// Pairs that follow are those of the ranks [begin, end) of the group.
+  /// Sets the keys of the next pairs: the ranks [begin, end) of the group.
   void set_keys(const group_run& run, index_t group, index_t begin, index_t end) {
     const index_t count = pairs_of(end - begin), room = count + 2 * lanes<F>;
     m_.resize(room);
@@ -101,14 +101,14 @@ class pair_finish {
     middle_ = own_middle_.data();
   }
 
-  /// Adds the sums of a query bucket that admits the ranks `range` of the group, which begins where the keys do.
-  /// v (pairs) and score (keys, padded by a vector) share a power of two as their scale.
+  /// Adds the sums of a query bucket that admits the ranks `range` of the group, beginning with the first key. v
+  /// (pairs) and score (keys, padded by a vector) share a power of two as their scale.
   void add(index_t bucket, index_t group, const rank_range& range, const score_distribution& scores, const F* v,
            const F* score, pair_sink& sink) {
     const index_t keys = range.size(), count = pairs_of(keys);
     for (index_t j = 1; j < keys; ++j) {
       const vec<F> later = splat(score[j]);
-      F* const to = m_.data() + pairs_of(j);  // what it writes beyond pair (j - 1, j) the next j overwrites
+      F* const to = m_.data() + pairs_of(j);  // the next j overwrites values written beyond pair (j - 1, j)
       for (index_t i = 0; i < j; i += lanes<F>) store(to + i, load(score + i) - later);
     }
     const bool simple = sink.simple();
@@ -138,7 +138,7 @@ class pair_finish {
     return m;
   }
 
-  /// The power of two that brings v to order 1.
+  /// Returns the power of two that brings v to order 1.
   static F scale_of(const F* v, index_t count) {
     lane_sums<F> sum;
     index_t p = 0;
@@ -159,10 +159,10 @@ class pair_finish {
       if (cell_[p] >= 0) sink.heat_weight[static_cast<index_t>(cell_[p])] += 1;
   }
 
-  /// `heatmap_cells::cell_of` by lanes.
+  /// Computes `heatmap_cells::cell_of` by lanes.
   static vec<double> cells_of(const vec<double>& row, const vec<double>& middle, double tau,
                               const backend::heatmap_cells& cells) {
-    constexpr double whole = 0x1.8p52;  // added and taken away again, it rounds to whole numbers
+    constexpr double whole = 0x1.8p52;  // added and subtracted again, it rounds to integers
     const vec<double> x = tau - middle, one = splat(1.0), zero{}, outside = splat(-1.0),
                       width = splat(static_cast<double>(cells.width));
     vec<double> back = (x * cells.per_cell + whole) - whole;
@@ -190,7 +190,7 @@ class pair_finish {
 
   aligned_vector<F> m_, plasticity_;
   const double *row_ = nullptr, *middle_ = nullptr;     ///< see group_run
-  aligned_vector<double> own_row_, own_middle_, cell_;  ///< of a range that begins later; cells under one bucket
+  aligned_vector<double> own_row_, own_middle_, cell_;  ///< for a range that begins later; cells under one bucket
 };
 
 }  // namespace qkgeom::cpu

@@ -11,13 +11,13 @@
 
 namespace qkgeom::cpu {
 
-/// A factor (d, width) of a covariance in reflected coordinates, columns padded, and where its columns begin: above the
-/// diagonal of a triangle there are only zeros to multiply.
+/// A factor (d, width) of a covariance in reflected coordinates, with padded columns, and where its columns begin: a
+/// triangle has only zeros above its diagonal.
 template <class F>
 struct factor_columns {
   index_t width = 0;
   aligned_vector<F> value;
-  std::vector<index_t> first;  ///< (width / lanes) the first row that is not 0 in one of a vector's columns
+  std::vector<index_t> first;  ///< (width / lanes) the first nonzero row of a vector's columns
 
   factor_columns() = default;
   factor_columns(const score_distribution& scores, const std::vector<double>& reflector, index_t d)
@@ -44,7 +44,7 @@ struct factor_columns {
   }
 
  private:
-  /// A triangle that was reflected twice has rounding above its diagonal: zeros, if all of it is that small.
+  /// Replaces the entries above the diagonal of a triangle that was reflected twice by zeros, if all are only rounding.
   static void clear_rounding(rows_matrix<double>& factor) {
     const double eps = static_cast<double>(factor.rows()) * std::numeric_limits<double>::epsilon();
     Eigen::RowVectorXd above = Eigen::RowVectorXd::Zero(factor.cols()), below = above;
@@ -57,18 +57,18 @@ struct factor_columns {
   }
 };
 
-/// Keys of many groups, by position, times one factor after the other: z = F'k, whose differences give v.
+/// Products z = F'k of keys of many groups, by position, with one factor after another; their differences give v.
 template <class F>
 class key_products {
  public:
-  /// `y` (rows, d): centred, reflected keys; key i stands at place[i].
+  /// Sets the keys: `y` (rows, d) are centred and reflected; key i stands at place[i].
   void set_keys(const F* y, index_t rows, index_t d, const std::vector<std::int32_t>& place) {
     d_ = d;
     y_.resize((rows + block) * d);
     for (index_t i = 0; i < rows; ++i) std::copy(y + i * d, y + (i + 1) * d, y_.data() + place[i] * d);
   }
 
-  /// z of the keys at the places [begin, end).
+  /// Computes z of the keys at the places [begin, end).
   void multiply(const factor_columns<F>& factor, index_t begin, index_t end) {
     width_ = factor.width;
     begin_ = begin;
@@ -84,7 +84,7 @@ class key_products {
     }
   }
 
-  /// v (pairs, padded) = |z_i - z_j|^2 of the n keys at `place`.
+  /// Sets v (pairs, padded) = |z_i - z_j|^2 of the n keys at `place`.
   void set_variances(const std::int32_t* place, index_t n, F* v) const {
     constexpr int together = 4;
     vec<F> waiting[lanes<F>];
@@ -135,7 +135,7 @@ class key_products {
 
   const F* z(index_t place) const { return z_.data() + (place - begin_) * width_; }
 
-  /// z = `block` rows of y times `Vectors` vectors of columns, which begin at the rows `first`.
+  /// Computes z of `block` rows of y times `Vectors` vectors of columns, which begin at the rows `first`.
   template <int Vectors>
   void multiply_block(const F* y, const F* columns, const index_t* first, F* to) const {
     vec<F> sum[block][Vectors] = {};

@@ -9,20 +9,20 @@
 #include <vector>
 
 #include "qkgeom/backend/detail/cpu/pair_prepare.hpp"
-#include "qkgeom/backend/detail/cpu/simd.hpp"
+#include "qkgeom/backend/detail/cpu/simd_vectors.hpp"
 #include "qkgeom/backend/detail/pair_cells.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 
 namespace qkgeom::cpu {
 
-/// Plasticity of a pair, then its terms in the order of `pair_term`.
+/// The plasticity of a pair, then its terms in the order of `pair_term`.
 using pair_values = std::array<double, heatmap_terms::values>;
 
-/// The keys of one group that a query bucket admits, in f64, as plasticity and terms of a pair need them: v of
+/// The keys of one group that a query bucket admits, in f64, in the form that plasticity and terms of a pair need: v of
 /// coordinates 2..d is |z_i - z_j|^2. (thrust_kernels::term_keys has another layout and other bits.)
 class term_keys {
  public:
-  /// `y` (n, d): the group's centred keys in Householder coordinates.
+  /// Sets the keys; `y` (n, d) are the group's centred keys in Householder coordinates.
   void set(const score_distribution& scores, const std::vector<double>& reflector, const double* y, index_t d,
            const rank_range& range) {
     const index_t n = range.size(), rank = scores.variance.empty() ? scores.rank : d;
@@ -46,7 +46,7 @@ class term_keys {
       set_diagonal(scores, y + range.begin * d, d, n);
   }
 
-  /// Of the keys of ranks i < j in the range; `same_position`: neither is later.
+  /// Returns the values of the keys of ranks i < j in the range; `same_position`: neither is later.
   pair_values values(index_t i, index_t j, bool same_position) const {
     const double step = drift_[i] - drift_[j];
     const auto [rest, total] = squares(z_.data() + i * width_, z_.data() + j * width_, step);
@@ -70,7 +70,7 @@ class term_keys {
       for (index_t c = 1; c < d; ++c) z_[i * width_ + c] = root[c] * y[i * d + c];
   }
 
-  /// z of coordinates 2..d; `squares` adds coordinate 1 by its row of the factor.
+  /// Computes z of coordinates 2..d; `squares` adds coordinate 1 by its row of the factor.
   void set_factor(const score_distribution& scores, const std::vector<double>& reflector, const double* y, index_t d,
                   index_t n) {
     const index_t rank = scores.rank;
@@ -89,7 +89,7 @@ class term_keys {
     for (index_t i = 0; i < n; ++i) std::copy(z.data() + i * rank, z.data() + (i + 1) * rank, z_.data() + i * width_);
   }
 
-  /// |a - b|^2, and |a - b + step factor|^2 where there is a factor.
+  /// Returns |a - b|^2, and |a - b + step factor|^2 if there is a factor.
   std::pair<double, double> squares(const double* a, const double* b, double step) const {
     vec<double> rest[4] = {}, total[4] = {};
     const bool joined = !factor_.empty();
@@ -115,7 +115,7 @@ class term_keys {
   double drift_mean_ = 0, drift_variance_ = 0;
   std::vector<double> z_;                // (n, width)
   std::vector<double> drift_, content_;  // (n) coordinate 1; mean . y over coordinates 2..d
-  std::vector<double> factor_;           // (width) coordinate 1's row of the factor; empty: a diagonal covariance
+  std::vector<double> factor_;           // (width) row of the factor for coordinate 1; empty: a diagonal covariance
 };
 
 /// Sums over the pairs of one query bucket and group.
@@ -138,7 +138,7 @@ struct value_sums {
   }
 };
 
-/// Pairs one by one, in f64: drawn pairs, and the terms of all. Each task has an object of its own.
+/// Sums pairs one by one, in f64: drawn pairs, and the terms of all pairs. Each task has its own object.
 class general_pairs {
  public:
   general_pairs(thread_pool& pool, const wide_rows& k, const keys_by_document& groups, const pair_problem& problem,
@@ -151,7 +151,7 @@ class general_pairs {
         sums_(sums),
         sink_(sums, groups, request) {}
 
-  /// All query buckets over one group; a large group is shared among the threads.
+  /// Adds all query buckets over one group; the threads share a large group.
   void add_group(index_t group, heatmap_terms& cells) {
     const index_t n = size(group), d = k_.cols;
     if (!any_pairs(group)) return;
@@ -249,7 +249,7 @@ class general_pairs {
   std::vector<std::vector<double>> slice_cells_;  ///< (slices) by cell
 };
 
-/// Problem `number` of the call. Small groups go in runs that do not depend on the threads, then large ones one by one.
+/// Adds problem `number` of the call: small groups in runs that do not depend on the threads, then large ones singly.
 inline void add_general(thread_pool& pool, const wide_rows& k, const keys_by_document& groups,
                         const pair_problem& problem, const pair_request& request, index_t number, pair_sums& sums) {
   const auto entries = sums.sum.size();

@@ -9,16 +9,16 @@
 
 namespace qkgeom::cpu {
 
-/// What small groups need of one problem whatever the keys: F's copies of its distributions, in reflected coordinates.
+/// What small groups need of one problem for any keys: its distributions as F, in reflected coordinates.
 template <class F>
 struct small_problem {
   struct query_bucket {
-    index_t number = 0;          ///< in the problem's distributions
+    index_t number = 0;          ///< index among the problem's distributions
     aligned_vector<F> variance;  ///< (padded d); empty: `factor` holds the covariance
     factor_columns<F> factor;
   };
-  std::vector<query_bucket> buckets;  ///< those with a distribution
-  index_t width = 0;                  ///< their number, padded
+  std::vector<query_bucket> buckets;  ///< the buckets with a distribution
+  index_t width = 0;                  ///< number of buckets, padded
   aligned_vector<F> mean;             ///< (d, width), lanes are buckets
   bool any_factor = false;
 
@@ -43,11 +43,11 @@ struct small_problem {
   }
 };
 
-/// Sums of small groups, one run of groups after the other; a thread's memory.
+/// Sums small groups, one run of groups after another; the memory belongs to one thread.
 template <class F>
 class small_groups {
  public:
-  /// Room for the centred, reflected keys (rows, d) of the next run, its groups one after the other.
+  /// Returns room for the centred, reflected keys (rows, d) of the next run, group after group.
   F* keys(index_t rows, index_t d) {
     d_ = d;
     rows_ = rows;
@@ -55,7 +55,7 @@ class small_groups {
     return y_.data();
   }
 
-  /// Adds the sums of a run, whose keys stand in keys().
+  /// Adds the sums of a run, whose keys are in keys().
   void add(const pair_problem& problem, const small_problem<F>& tables, const group_run& run, pair_sink& sink) {
     set_scores(tables);
     for (index_t g = run.begin; g < run.end; ++g) add_diagonal(problem, tables, run, g, sink);
@@ -70,7 +70,7 @@ class small_groups {
     return sink.groups->offset[group] - sink.groups->offset[run.begin];
   }
 
-  /// Scores of all keys under each bucket: (buckets, stride).
+  /// Computes the scores of all keys under each bucket: (buckets, stride).
   void set_scores(const small_problem<F>& tables) {
     stride_ = padded<F>(rows_) + lanes<F>;
     score_.resize(static_cast<index_t>(tables.buckets.size()) * stride_);
@@ -86,8 +86,8 @@ class small_groups {
     return score_.data() + static_cast<index_t>(bucket) * stride_ + row;
   }
 
-  /// Buckets with a diagonal covariance: those that admit the group's keys from one rank on together, since they share
-  /// the squared differences.
+  /// Adds the buckets with a diagonal covariance. Buckets that admit the group's keys from the same rank on go
+  /// together, since they share the squared differences.
   void add_diagonal(const pair_problem& problem, const small_problem<F>& tables, const group_run& run, index_t group,
                     pair_sink& sink) {
     const index_t row = row_of(run, group, sink);
@@ -115,12 +115,12 @@ class small_groups {
     }
   }
 
-  /// v of the pairs of the n keys y under the waiting buckets [first, next), by end of range: (buckets, room).
+  /// Sets v of the pairs of the n keys y under the waiting buckets [first, next), by end of range: (buckets, room).
   void set_variances(const small_problem<F>& tables, std::size_t first, std::size_t next, const F* y, index_t n) {
     const index_t width = padded<F>(d_);
     room_ = padded<F>(pairs_of(n));
     v_.resize(static_cast<index_t>(next - first) * room_);
-    square_.assign(lanes<F> * width, F{0});  // beyond d always 0
+    square_.assign(lanes<F> * width, F{0});  // always 0 beyond d
     std::size_t admits = first;              // the first bucket that admits a pair of the block
     index_t from = 0;
     int filled = 0;
@@ -149,7 +149,7 @@ class small_groups {
     for (; c < d_; ++c) to[c] = (a[c] - b[c]) * (a[c] - b[c]);
   }
 
-  /// Squared differences of a block of pairs times one bucket's variances.
+  /// Returns the squared differences of a block of pairs times one bucket's variances.
   vec<F> block_variances(const F* variance, index_t width) const {
     constexpr int together = lanes<F> < 4 ? lanes<F> : 4;
     vec<F> sum[lanes<F>];
@@ -167,7 +167,7 @@ class small_groups {
     return sum_of_each<F>(sum);
   }
 
-  /// One bucket with a factor: its product with the keys that it admits, then the pairs of each group.
+  /// Adds one bucket with a factor: multiplies the keys that it admits, then sums the pairs of each group.
   void add_factor(const pair_problem& problem, const small_problem<F>& tables, std::size_t bucket, const group_run& run,
                   pair_sink& sink) {
     const auto& of = tables.buckets[bucket];

@@ -4,14 +4,14 @@
 #include <limits>
 #include <type_traits>
 
-#include "qkgeom/backend/detail/cpu/simd.hpp"
+#include "qkgeom/backend/detail/cpu/simd_vectors.hpp"
 #include "qkgeom/context/pair_formula.hpp"
 
 namespace qkgeom::cpu {
 
-/// The f32 form below: PP = 4 Phi(z) Phi(-z), z^2 = u = m^2 / v, as a function of s = u / (c + u) in [0, 1), by one
-/// division and no square root. Absolute error at most 2e-7 (tested), never negative. v must be of order 1 and at least
-/// 1e-18, |m| below 1e18.
+/// The f32 form of PP = 4 Phi(z) Phi(-z), z^2 = u = m^2 / v, as a function of s = u / (c + u) in [0, 1), by one
+/// division, no square root. Absolute error at most 2e-7 (tested), never negative; v of order 1 and at least 1e-18, |m|
+/// below 1e18.
 #if defined(__AVX512F__)
 namespace detail {
 /// c = 8: cubics on 32 intervals around s = k / 31, by power of 31 s - k: error 4.3e-8; 0 from u = 37 on, where
@@ -46,7 +46,7 @@ inline vec<float> plasticity_lanes(vec<float> m, vec<float> v) {
   const vec<float> r = (vec<float>)_mm512_rcp14_ps((__m512)w);
   const vec<float> ar = a * r;
   const vec<float> s = ar + ar * (1.0f - w * r);
-  // Adding 1.5 2^23 leaves round(31 s) in the low bits, the only ones that the permutation reads.
+  // Adding 1.5 2^23 leaves round(31 s) in the low bits; the permutation reads no others.
   const vec<float> shifted = s * per_s + 12582912.0f;
   const vec<float> f = s * per_s - (shifted - 12582912.0f);
   const auto segment = (__m512i)shifted;
@@ -83,7 +83,7 @@ inline vec<float> plasticity_lanes(vec<float> m, vec<float> v) {
   p = p * f + 0.24022242085358653f;
   p = p * f + 0.6931469775991391f;
   p = p * f + 1.0f;
-  // Unsigned, since lanes where v has cancelled hold any bits and may overflow; nobody reads them.
+  // Unsigned, since lanes with a cancelled v hold any bits and may overflow; nobody reads them.
   using bits = word_lanes;
   bits exponent, mantissa;
   std::memcpy(&exponent, &shifted, sizeof exponent);
@@ -119,16 +119,16 @@ vec<double> polynomial(const double (&powers)[N], const vec<double>& x) {
   return p;
 }
 
-/// 2^k for whole k from -1022 to 1023 by the bits of k + 1.5 2^52.
+/// Returns 2^k for whole k from -1022 to 1023 from the bits of k + 1.5 2^52.
 inline vec<double> power_of_two(const vec<double>& shifted) {
   typedef std::uint64_t bits __attribute__((vector_size(simd_bytes)));
   return (vec<double>)(((bits)shifted + 1023) << 52);
 }
 }  // namespace detail
 
-/// erfc(x) for x >= 0 to 1e-15 of its size where that is normal, gradually 0 beyond 26.5.
+/// Returns erfc(x) for x >= 0 to 1e-15 of its size where that is normal, gradually 0 beyond 26.5.
 inline vec<double> erfc_lanes(const vec<double>& x_or_more) {
-  constexpr double whole = 0x1.8p52;  // added and taken away again, it rounds to whole numbers
+  constexpr double whole = 0x1.8p52;  // added and subtracted again, it rounds to integers
   const vec<double> most = splat(28.0), x = x_or_more < most ? x_or_more : most;
   const vec<double> scale = 1.0 / ((x + 4.0) * (x + x + 1.0));
   const vec<double> p = detail::polynomial(detail::scaled_erfc_powers, (x - 4.0) * (x + x + 1.0) * scale);
@@ -141,7 +141,7 @@ inline vec<double> erfc_lanes(const vec<double>& x_or_more) {
   return e * detail::power_of_two(first) * detail::power_of_two(second);
 }
 
-/// The same in f64: e (2 - e), e = erfc(|m| / sqrt(2 v)), for any v > 0.
+/// Computes the same in f64 as e (2 - e), e = erfc(|m| / sqrt(2 v)), for any v > 0.
 inline vec<double> plasticity_lanes(vec<double> m, vec<double> v) {
   const vec<double> e = erfc_lanes(square_root(m * m / (v + v)));
   return e * (2.0 - e);
@@ -151,14 +151,14 @@ inline vec<double> plasticity_lanes(vec<double> m, vec<double> v) {
 template <class F>
 inline constexpr F least_v = std::is_same_v<F, float> ? static_cast<F>(1e-18) : std::numeric_limits<F>::min();
 
-/// Plasticity of pairs whose v comes from their difference. Where v is 0, it is 1 if m is 0, else 0.
+/// Returns the plasticity of pairs whose v comes from their difference. If v is 0: 1 for m = 0, else 0.
 template <class F>
 inline vec<F> difference_plasticity(vec<F> m, vec<F> v) {
   const vec<F> least = splat(least_v<F>);
   return plasticity_lanes(m, v > least ? v : least);
 }
 
-/// out (block_rows, width) = rows (block_rows, d) coefficients (d, width); width is a multiple of lanes<F>.
+/// Multiplies rows (block_rows, d) by coefficients (d, width), a multiple of lanes<F>, into out (block_rows, width).
 inline constexpr int block_rows = 8;
 template <class F>
 inline void rows_times_lanes(const F* rows, index_t row_stride, index_t d, const F* coefficients, index_t width,

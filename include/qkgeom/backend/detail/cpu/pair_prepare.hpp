@@ -19,7 +19,7 @@ namespace qkgeom::cpu {
 template <class F>
 using rows_matrix = Eigen::Matrix<F, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-/// The largest absolute value of rows of bf16; NaNs do not count.
+/// Finds the largest absolute value of rows of bf16; NaNs do not count.
 class largest_bf16 {
  public:
   void add(const char* row, index_t n) {
@@ -48,7 +48,7 @@ class largest_bf16 {
   half_lanes most_{};
 };
 
-/// The largest absolute value of all rows and heads, in the order of memory; NaNs do not count.
+/// Returns the largest absolute value of all rows and heads, read in the order of memory; NaNs do not count.
 inline double largest_value(thread_pool& pool, const wide_tensor& x) {
   constexpr index_t block = 64;
   std::vector<double> largest((x.first.rows + block - 1) / block);
@@ -71,8 +71,8 @@ inline double largest_value(thread_pool& pool, const wide_tensor& x) {
   return largest.empty() ? 0.0 : *std::max_element(largest.begin(), largest.end());
 }
 
-/// out (n, d) = the keys of one group minus their centre. Differences of keys do not change, and f32 stays exact where
-/// keys share a large term. Throws if a key is not finite.
+/// Writes the keys of one group minus their centre to out (n, d). Differences of keys do not change, and f32 stays
+/// exact if keys share a large term. Throws if a key is not finite.
 template <class F>
 void centred_keys(thread_pool& pool, const wide_rows& k, const keys_by_document& groups, index_t group, F* out,
                   backend::key_centre about = backend::key_centre::mean) {
@@ -119,7 +119,7 @@ void centred_keys(thread_pool& pool, const wide_rows& k, const keys_by_document&
   pool.for_each(blocks, centre);
 }
 
-/// The same for a group of few keys, which are read once; `scratch` is the caller's.
+/// Does the same for a group of few keys, which are read once; `scratch` is the caller's.
 template <class F>
 void centred_small_keys(const wide_rows& k, const keys_by_document& groups, index_t group, F* out,
                         aligned_vector<double>& scratch) {
@@ -144,7 +144,7 @@ void centred_small_keys(const wide_rows& k, const keys_by_document& groups, inde
   }
 }
 
-/// rows (n, d) times H = I - 2uu'.
+/// Multiplies rows (n, d) by H = I - 2uu'.
 template <class F>
 void reflect_rows(F* rows, index_t n, index_t d, const std::vector<double>& reflector) {
   if (reflector.empty()) return;
@@ -155,7 +155,6 @@ void reflect_rows(F* rows, index_t n, index_t d, const std::vector<double>& refl
   }
 }
 
-/// Sums over weighted pairs.
 struct weighted_sums {
   double sum = 0, weight = 0;
   std::int64_t pairs = 0;
@@ -166,13 +165,13 @@ struct weighted_sums {
   }
 };
 
-/// Where a task adds its sums: those of its groups, which no other task writes, and a heatmap of its own.
+/// Where a task adds its sums: the sums of its groups, which no other task writes, and a heatmap of its own.
 struct pair_sink {
   pair_sums* sums;
   const keys_by_document* groups;
   const pair_request* request;
   backend::heatmap_cells cells;
-  bool counts = true;  ///< whether `heat_weight` is wanted where every pair counts 1
+  bool counts = true;  ///< whether `heat_weight` is wanted although every pair counts 1
   std::vector<double> heat_sum, heat_weight;
 
   pair_sink(pair_sums& s, const keys_by_document& g, const pair_request& r)
@@ -183,10 +182,10 @@ struct pair_sink {
         heat_sum(s.heatmap_sum.size()),
         heat_weight(s.heatmap_sum.size()) {}
 
-  /// Whether sums alone are wanted and every pair counts 1.
+  /// Whether only sums are wanted and every pair counts 1.
   bool simple() const { return !request->weight && request->heatmap_cell == 0; }
 
-  /// Weight of keys i < j of the group, both in `range`. Throws unless it is finite and at least 0.
+  /// Returns the weight of keys i < j of the group, both in `range`. Throws unless it is finite and at least 0.
   double weight(index_t group, const rank_range& range, const score_distribution& scores, index_t i, index_t j) const {
     if (!request->weight) return 1.0;
     const index_t first = groups->offset[group];
@@ -203,7 +202,7 @@ struct pair_sink {
     return w;
   }
 
-  /// Adds a bucket's sums over a group; without a weight, its pairs are those of `range`.
+  /// Adds a bucket's sums over a group; without a weight, all pairs of `range` count.
   void add_sums(index_t bucket, index_t group, const rank_range& range, const weighted_sums& x) {
     const auto at = sums->at(bucket, group);
     sums->sum[at] += x.sum;

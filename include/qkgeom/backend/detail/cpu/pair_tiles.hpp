@@ -13,8 +13,8 @@
 
 namespace qkgeom::cpu {
 
-/// Keys of one group under one query bucket, scaled so that v_ij = |z_i - z_j|^2: panels of `panel` keys,
-/// coordinate-major, so that a panel serves both sides of a Gram tile.
+/// Keys of one group under one query bucket, scaled so that v_ij = |z_i - z_j|^2, in coordinate-major panels of `panel`
+/// keys, so that a panel serves both sides of a Gram matrix.
 template <class F>
 struct scaled_keys {
 #if defined(__AVX512F__)
@@ -60,7 +60,7 @@ struct scaled_keys {
   }
 
  private:
-  /// Transposes four rows by four columns; element by element it would take four times the stores.
+  /// Transposes four rows by four columns; element by element this takes four times the stores.
   void pack_square(const F* from, const F* scale, F* to) const {
     typedef F four __attribute__((vector_size(4 * sizeof(F))));
     four s, a[4];
@@ -80,7 +80,7 @@ struct scaled_keys {
   }
 };
 
-/// Plasticity of a tile, keys i to i + rows - 1 with panel p, from its Gram matrix, whose sums stay in registers.
+/// Plasticity of a pair tile, keys i to i + rows - 1 with panel p, from its Gram matrix, whose sums stay in registers.
 template <class F>
 struct gram_tile {
   static constexpr index_t panel = scaled_keys<F>::panel;
@@ -90,13 +90,13 @@ struct gram_tile {
 #else
   static constexpr int rows = 4;
 #endif
-  /// Below this share of |z_i|^2 + |z_j|^2, v is mostly rounding.
+  /// If v is below this share of |z_i|^2 + |z_j|^2, it is mostly rounding.
   static constexpr F cancelled = static_cast<F>(0x1p-10);
   alignas(64) F plasticity[rows * panel];
   vec<F> sum;  ///< over the tile, lane by lane
 
-  /// Sets `sum`, and `plasticity` where `each` is true, of a tile whose keys are all pairs. False where some v has
-  /// cancelled or is 0: then they are wrong.
+  /// Sets `sum`, and if `each` also `plasticity`, of a tile whose keys all form pairs. Returns false if some v has
+  /// cancelled or is 0; the values are then wrong.
   template <bool each>
   bool add_up(const scaled_keys<F>& keys, index_t i, index_t p) {
     vec<F> least = splat(F{1}), partial[vectors] = {};
@@ -170,16 +170,15 @@ struct gram_tile {
   }
 };
 
-/// Adds pairs that count 1 each to a heatmap. They come in runs of one cell, whose counts and sums are kept apart until
-/// it ends.
+/// Adds pairs that count 1 each to a heatmap, in runs of one cell, whose counts and sums are held until the run ends.
 template <class F>
 class heat_runs {
  public:
-  /// `position` are those of the keys (tokens).
+  /// `position` holds the keys' positions (tokens).
   heat_runs(pair_sink& sink, const std::int32_t* position, double tau) : sink_(sink), t_(position), tau_(tau) {}
   ~heat_runs() { flush(); }
 
-  /// The cell that all pairs of the keys [i, i + rows) with later ones [j, j + columns) share; -1 if there is none.
+  /// Returns the cell that all pairs of keys [i, i + rows) with later keys [j, j + columns) share; -1 if there is none.
   index_t shared_cell(index_t i, index_t rows, index_t j, index_t columns) const {
     const std::int32_t *const a = t_ + i, *const b = t_ + j;
     const index_t cell = cell_of(a[0], b[0]);  // at the ends of all distances and of all middles
@@ -193,8 +192,7 @@ class heat_runs {
     begin_run(cell, count);
     sum_.add(sum);
   }
-  /// Adds the pairs of key i with the later keys [begin, end) of one panel, which begins at key `first`; `panel` is
-  /// their plasticity.
+  /// Adds the pairs of key i with later keys [begin, end) of a panel that begins at key `first`, of plasticity `panel`.
   void add_row(index_t i, index_t begin, index_t end, const F* panel, index_t first) {
     while (begin < end) {
       const auto run = sink_.cells.run_of(t_[i], t_[begin], tau_);
@@ -243,8 +241,8 @@ class heat_runs {
   lane_sums<F> sum_;
 };
 
-/// Share `share` of `shares` of the sum over all pairs i < j of one group under one query bucket: panels p = share,
-/// share + shares, ... of j. Blocks of i stay in the second-level cache while the panels pass.
+/// Adds share `share` of `shares` of the sum over all pairs i < j of one group under one query bucket: panels p =
+/// share, share + shares, ... of j. Blocks of i stay in the second-level cache while the panels pass.
 template <class F>
 void sum_tiles(const scaled_keys<F>& keys, index_t share, index_t shares, const score_distribution& scores,
                index_t group, const rank_range& range, pair_sink& sink, weighted_sums& out) {

@@ -6,21 +6,21 @@
 #include <cstring>
 #include <type_traits>
 
-#include "qkgeom/backend/detail/cpu/simd.hpp"
+#include "qkgeom/backend/detail/cpu/simd_vectors.hpp"
 #include "qkgeom/core/view.hpp"
 
 namespace qkgeom::cpu {
 
-/// Rows of one head, read widened to f64. A function pointer stands for the element type, so that the kernels are
-/// compiled once for all types.
+/// Rows of one head, widened to f64 when read. A function pointer stands for the element type, so kernels are compiled
+/// once for all types.
 struct wide_rows {
   const char* data = nullptr;
   index_t rows = 0, cols = 0;
   index_t row_bytes = 0, width_bytes = 0;  ///< from row to row; of one row's values
   void (*widen_row)(const char*, index_t, double*) = nullptr;
-  /// Writes a row as bf16; false where a value is none.
+  /// Writes a row as bf16; returns false if a value is not exactly a bf16.
   bool (*narrow_row)(const char*, index_t, std::uint16_t*) = nullptr;
-  bool bf16 = false;  ///< whether values are stored so
+  bool bf16 = false;  ///< whether values are stored as bf16
 
   void read(index_t row, double* out) const { widen_row(data + row * row_bytes, cols, out); }
   bool read_bf16(index_t row, std::uint16_t* out) const { return narrow_row(data + row * row_bytes, cols, out); }
@@ -42,7 +42,7 @@ struct wide_tensor {
   }
 };
 
-/// The bits of n values as bf16; false where a value is none.
+/// Stores n values as bf16; returns false if one is not exactly a bf16.
 template <class T>
 bool narrow(const T* from, index_t n, std::uint16_t* to) {
   if constexpr (std::is_same_v<T, bf16>) {

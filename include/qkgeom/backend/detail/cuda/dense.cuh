@@ -11,10 +11,10 @@
 
 namespace qkgeom::cuda_kernels {
 
-/// Page-locked memory of the host, and a copy to it from the device.
+/// Page-locked host memory, and copies to it from the device.
 class copy_slot {
  public:
-  /// Room for n values, for copies to the device.
+  /// Makes room for n values to copy to the device.
   double* reserve(index_t n) {
     values_.reserve(n);
     return values_.data();
@@ -36,13 +36,13 @@ class copy_slot {
   owned_event done_ = make_event(cudaEventDisableTiming);
 };
 
-/// Number of (d, d) matrices that one call of cuSOLVER's batched solver takes: it counts bytes in 32 bits, and batches
-/// of some ten thousand matrices have been seen to fail.
+/// Returns how many (d, d) matrices one call of cuSOLVER's batched solver takes: it counts bytes in 32 bits, and
+/// batches of some ten thousand matrices have been seen to fail.
 inline index_t eigen_batch(index_t d) {
   return std::clamp<index_t>(std::numeric_limits<int>::max() / (8 * d * d), 1, 8192);
 }
 
-/// See cpu_context::symmetric_eigen. for_each(n, f) runs the host's work; matrices go through `slot` both ways.
+/// See cpu_context::symmetric_eigen. for_each(n, f) runs work on the host; matrices pass through `slot` both ways.
 template <class Device, class ForEach>
 std::vector<eigen_system> symmetric_eigen(const Device& device, const handles& use, copy_slot& slot, ForEach&& for_each,
                                           const std::vector<const std::vector<double>*>& matrices, index_t d) {
@@ -78,7 +78,7 @@ std::vector<eigen_system> symmetric_eigen(const Device& device, const handles& u
   const auto values = w.host();
   for (const int failed : info.host())
     require(failed == 0, "symmetric_eigen: no convergence on a ", d, " x ", d, " matrix");
-  // Ascending, with eigenvector i in column i of a column-major matrix: row i of what is read here.
+  // Results are ascending, with eigenvector i in column i of a column-major matrix, which is row i here.
   const double* const vectors = slot.copied();
   for_each(batch, [&](index_t b) {
     auto& to = result[b];

@@ -9,7 +9,7 @@
 
 namespace qkgeom::cuda_kernels {
 
-/// `matrix_products` by cuBLAS, in f32 or f64.
+/// Runs `matrix_products` by cuBLAS, in f32 or f64.
 struct multiply_by_gemm {
   const handles* use;
 
@@ -30,7 +30,6 @@ struct multiply_by_gemm {
   }
 };
 
-/// The launcher of a stream; see launch/launch.hpp.
 template <class Device>
 class launcher {
  public:

@@ -6,11 +6,11 @@
 #include <cstdint>
 
 #include "qkgeom/backend/cuda/resources.cuh"
-#include "qkgeom/backend/detail/tiles/team.hpp"
+#include "qkgeom/backend/detail/tiles/tile_team.hpp"
 
 namespace qkgeom::cuda_kernels {
 
-/// The threads of a block as the team of a program (tiles/team.hpp).
+/// The threads of a block as the team of a program (tiles/tile_team.hpp).
 struct device_team {
   template <class T>
   struct per_thread {
@@ -36,7 +36,7 @@ struct device_team {
     barrier();
   }
 
-  /// Starts a copy of `Bytes` (4 or 16) into shared memory; unless `there`, of zeros.
+  /// Starts a copy of `Bytes` (4 or 16) into shared memory; copies zeros unless `there`.
   template <int Bytes>
   QKGEOM_HD void copy([[maybe_unused]] void* to, [[maybe_unused]] const void* from, [[maybe_unused]] bool there) const {
 #if defined(__CUDA_ARCH__)
@@ -61,8 +61,8 @@ struct device_team {
 #endif
   }
 
-  /// ldmatrix: each warp reads four 8 x 8 matrices of bf16. Lane l passes the address of row l % 8 of matrix l / 8, and
-  /// gets, as word m, columns l % 4 * 2 and the next of row l / 4 of matrix m.
+  /// ldmatrix: each warp reads four 8 x 8 matrices of bf16. Lane l passes the address of row l % 8 of matrix l / 8. As
+  /// word m it gets columns l % 4 * 2 and the next of row l / 4 of matrix m.
   template <class Row>
   QKGEOM_HD void load_matrices([[maybe_unused]] per_thread<tile::fragment>& x, [[maybe_unused]] const Row& row) const {
 #if defined(__CUDA_ARCH__)
@@ -73,7 +73,7 @@ struct device_team {
                  : "r"(address));
 #endif
   }
-  /// mma: tile (m, n) of g += a (16 x 16) b (8 x 16)'; b is words 2 half and 2 half + 1.
+  /// mma: register tile (m, n) of g += a (16 x 16) b (8 x 16)'; b is words 2 half and 2 half + 1.
   QKGEOM_HD void multiply([[maybe_unused]] per_thread<tile::products>& g, [[maybe_unused]] int m,
                           [[maybe_unused]] int n, [[maybe_unused]] const per_thread<tile::fragment>& a,
                           [[maybe_unused]] const per_thread<tile::fragment>& b, [[maybe_unused]] int half) const {
@@ -98,7 +98,7 @@ struct device_team {
   }
 
   /// Replaces each doubtful number i of thread t by the sum over the lanes of part(t, i, lane). All lanes of a warp
-  /// work on one number at a time, so that a rare one does not keep the warp waiting for a single thread.
+  /// work on one number at a time, so that a rare doubtful one does not keep the warp waiting for a single thread.
   template <class Part>
   QKGEOM_HD void replace_doubtful([[maybe_unused]] per_thread<tile::doubtful_row>& x,
                                   [[maybe_unused]] const Part& part) const {
@@ -121,7 +121,7 @@ struct device_team {
 #endif
   }
 
-  /// Calls add(x) for each thread's x; once per warp where all lanes have the same place.
+  /// Calls add(x) for each thread's x; once per warp if all lanes have the same place.
   template <class Add>
   QKGEOM_HD void join_lanes([[maybe_unused]] const per_thread<tile::joined>& values,
                             [[maybe_unused]] const Add& add) const {

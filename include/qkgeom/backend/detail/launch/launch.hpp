@@ -11,11 +11,11 @@
 
 /// Launches of tile programs over many query buckets. A launcher launches programs and multiplies matrices on a device:
 ///   device(): see thrust/device.hpp
-///   launch(program, blocks): see tiles/team.hpp
+///   launch(program, blocks): see tiles/tile_team.hpp
 ///   multiply(products): see thrust/products.hpp
 namespace qkgeom::thrust_kernels {
 
-/// The tile plans of query buckets; buckets that admit the same keys share one.
+/// The tile plans of query buckets. Buckets that admit the same keys share a plan.
 class tile_plans {
  public:
   const tile::tile_plan& of(const keys_by_document& groups, const score_distribution& scores) {
@@ -29,10 +29,10 @@ class tile_plans {
   std::map<std::pair<index_t, double>, tile::tile_plan> plans_;
 };
 
-/// The tiles of several query buckets over the same n keys as one launch.
+/// The pair tiles of several query buckets over the same n keys, as one launch.
 class tile_batch {
  public:
-  /// The tiles of buckets whose plans these are. The vectors are long, so they grow once.
+  /// Lists the tiles of buckets with these plans. The vectors are long, so they grow once.
   tile_batch(index_t n, const std::vector<const tile::tile_plan*>& plans) : n_(n) {
     std::map<const tile::tile_plan*, index_t> first_range;
     std::size_t spans = 0, sums = 0;
@@ -76,7 +76,7 @@ class tile_batch {
                       std::min(most_blocks, tiles_ - first));
   }
 
-  /// Launches `program(list, sums)` over all tiles and adds up what it writes: (values, ranges of the plans in order).
+  /// Launches `program(list, sums)` over all tiles and adds up its output: (values, ranges of the plans in order).
   template <class Launcher, class MakeProgram>
   std::vector<double> run(const Launcher& launcher, index_t values, const MakeProgram& program) const {
     if (tiles_ == 0) return {};

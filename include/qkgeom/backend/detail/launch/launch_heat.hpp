@@ -13,7 +13,7 @@
 /// Units and results of the heatmaps of tile programs.
 namespace qkgeom::thrust_kernels {
 
-/// The fixed-point unit of each problem's heatmap where pairs have weights; one launch finds the largest weight.
+/// Returns the fixed-point unit of each problem's heatmap if pairs have weights; one launch finds the largest weight.
 template <class Launcher, class Groups, class Weight>
 std::vector<tile::fixed_point> heat_units(const Launcher& launcher, const Groups& groups, const std::int32_t* document,
                                           const std::vector<pair_problem>& problems,
@@ -63,7 +63,7 @@ inline void read_heat(const std::vector<unsigned long long>& sum, const std::vec
   }
 }
 
-/// to[i] = |y_i|^2.
+/// Writes |y_i|^2 to to[i].
 struct square_norms {
   const double* y;
   index_t d;
@@ -75,7 +75,7 @@ struct square_norms {
   }
 };
 
-/// The fixed-point units (group_cells::values) of a problem's cells, whose keys have at most `largest_norm`.
+/// Returns the units (group_cells::values) of the cells of a problem whose keys have norms up to `largest_norm`.
 inline std::vector<tile::fixed_point> cell_units(const pair_problem& problem, double largest_norm, double pairs) {
   double mean = 0, variance = 0;
   for (const auto& scores : problem.distributions) {
@@ -93,8 +93,8 @@ inline std::vector<tile::fixed_point> cell_units(const pair_problem& problem, do
   return units;
 }
 
-/// to (problems, cells, width) = the sums over groups that heatmap_terms holds: number of groups, weight, weight^2,
-/// then sum, square and product with the weight of each value.
+/// Writes to (problems, cells, width) the sums over groups that heatmap_terms holds: number of groups, weight,
+/// weight^2, then sum, square and product with the weight of each value.
 struct fold_groups {
   static constexpr index_t values = heatmap_terms::values, width = 3 + 3 * values;
   tile::group_cells by_group;

@@ -10,14 +10,14 @@
 
 namespace qkgeom::thrust_kernels {
 
-/// to[i] = from[i] rounded to f32.
+/// Rounds from[i] to f32 in to[i].
 struct narrow_values {
   const double* from;
   float* to;
   QKGEOM_HD void operator()(index_t i) const { to[i] = static_cast<float>(from[i]); }
 };
 
-/// to (rows, d) = rows row[0], row[1], ... of one head of q.
+/// Writes rows row[0], row[1], ... of one head of q to `to` (rows, d).
 template <class T>
 struct gather_queries {
   const T* q;
@@ -29,8 +29,8 @@ struct gather_queries {
   }
 };
 
-/// Pair sums under observed queries, in f32. A launch takes as many query buckets of as many heads as `scratch` bytes
-/// of scores hold: scores by matrix products, then one program over all tiles.
+/// Sums over pairs under observed queries, in f32. A launch takes as many query buckets of as many heads as `scratch`
+/// bytes of scores hold: matrix products give the scores, then one program runs over all tiles.
 template <class Launcher, class T, memory_space S>
 class tile_observed {
   using device_type = std::remove_cvref_t<decltype(std::declval<const Launcher&>().device())>;
@@ -49,7 +49,7 @@ class tile_observed {
         d_(k.dim),
         most_queries_(static_cast<index_t>(scratch / sizeof(float)) / std::max<index_t>(1, groups_.n)) {}
 
-  /// Whether the tile programs take the rows in this precision; none: `usual_precision`.
+  /// Whether the tile programs take the rows in this precision (default: `usual_precision`).
   static bool takes(const device_type& device, const tensor_view<const T, S>& q, const tensor_view<const T, S>& k,
                     std::optional<pair_precision> precision) {
     return precision.value_or(usual_precision<T>) == pair_precision::f32 && f32_holds(device, q) &&
@@ -81,7 +81,7 @@ class tile_observed {
 
  private:
   struct place {
-    index_t problem, bucket, first;  ///< `first`: row of the launch's scores
+    index_t problem, bucket, first;  ///< `first`: row in the launch's scores
   };
   const empirical_problem& of(index_t p) const { return problems_[p]; }
   const std::vector<index_t>& rows(index_t p, index_t l) const { return of(p).query_rows[l]; }
@@ -118,7 +118,7 @@ class tile_observed {
       }
   }
 
-  /// Scores of all queries of buckets some[begin], ..., some[end - 1], of one problem, with all keys of its key head.
+  /// Scores all queries of buckets some[begin], ..., some[end - 1], of one problem, against all keys of its key head.
   void add_scores(const std::vector<place>& some, std::size_t begin, std::size_t end, float* to) {
     const auto& device = launcher_.device();
     const auto& problem = of(some[begin].problem);

@@ -9,25 +9,25 @@
 
 #include "qkgeom/backend/detail/launch/launch.hpp"
 #include "qkgeom/backend/detail/tiles/operands.hpp"
-#include "qkgeom/backend/detail/tiles/pairs.hpp"
+#include "qkgeom/backend/detail/tiles/pair_program.hpp"
 
 namespace qkgeom::thrust_kernels {
 
-/// n keys of size d; operands have `columns` columns, a multiple of stage_k.
+/// The shape of operands for n keys of size d; `columns` is a multiple of stage_k.
 struct operand_shape {
   index_t n, d, columns;
-  bool split;  ///< two bf16 per value, not one
-  bool terms;  ///< the scalars of the terms as well
+  bool split;  ///< two bf16 per value instead of one
+  bool terms;  ///< also the scalars of the terms
 
-  /// Scalars of a key under a query bucket: the score, and with terms drift, content and the cross term's.
+  /// Returns the number of scalars of a key under a query bucket: score, and with terms drift, content, cross term.
   index_t scalars() const { return terms ? 4 : 1; }
 };
 
-/// Query buckets of a launch, and what is multiplied with keys to make their operands.
+/// The query buckets of a launch, and the factors by which keys become their operands.
 struct operand_rows {
   std::vector<tile::tile_bucket> buckets;
   std::vector<double> rows;                 ///< (scalars, buckets, d): a scalar is key . row
-  std::vector<double> factors, reflectors;  ///< (buckets, d) standard deviations and reflectors; 0 where there are none
+  std::vector<double> factors, reflectors;  ///< (buckets, d) standard deviations and reflectors, or 0
 
   /// Heatmaps are counted from problem `first_problem` on.
   operand_rows(const operand_shape& shape, const std::vector<pair_problem>& problems,
@@ -49,8 +49,8 @@ struct operand_rows {
   }
 
  private:
-  /// Rows of drift, content and the cross term. The covariance of coordinate 1 with the others adds to v twice the
-  /// difference of drift times the difference of key . row(3), row(3) being that covariance.
+  /// Adds rows of drift, content and the cross term. The covariance of coordinate 1 with the others, row(3), adds to v
+  /// twice the difference of drift times the difference of key . row(3).
   template <class Row>
   void add_term_rows(const score_distribution& scores, const drift_split& split, const Row& row) {
     const auto d = static_cast<index_t>(split.axis.size());
@@ -66,8 +66,8 @@ struct operand_rows {
   }
 };
 
-/// Keys under the query buckets of a launch, as the programs read them: operands (buckets, n, columns), norms (buckets,
-/// n) and for each key the scalars key . row (scalars, buckets, n).
+/// The keys under the query buckets of a launch, as the programs read them: operands (buckets, n, columns), norms
+/// (buckets, n), and for each key the scalars key . row (scalars, buckets, n).
 template <class Launcher>
 class tile_operands {
   using device_type = std::remove_cvref_t<decltype(std::declval<const Launcher&>().device())>;
@@ -75,8 +75,7 @@ class tile_operands {
   using buffer = typename device_type::template buffer<F>;
 
  public:
-  /// Makes them from centred keys y (heads, n, d) of the key heads from `first_head` on. Heatmaps are counted from
-  /// problem `first_problem` on.
+  /// Makes operands from centred keys y (heads, n, d) of the key heads from `first_head` on.
   tile_operands(const Launcher& launcher, const operand_shape& shape, const std::vector<pair_problem>& problems,
                 const std::vector<bucket_place>& buckets, index_t first_problem, const double* y, index_t first_head)
       : launcher_(launcher),
@@ -143,7 +142,7 @@ class tile_operands {
     return {y_, heads_.data() + first, shape_.n, static_cast<int>(shape_.d)};
   }
 
-  /// Buckets [first, end) of one key head whose distributions have factors: products with a matrix for each.
+  /// Multiplies the keys of one key head by the factor of each of the buckets [first, end), by a matrix product each.
   void map_keys(index_t first, index_t end) {
     const auto n = shape_.n, d = shape_.d, columns = shape_.columns;
     const index_t together = std::max<index_t>(1, (index_t{1} << 26) / std::max<index_t>(1, n * columns));

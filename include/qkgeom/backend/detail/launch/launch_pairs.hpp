@@ -79,7 +79,7 @@ class tile_pairs {
   template <bool Split, bool Heat, bool Terms>
   struct kind {};
 
-  /// The query buckets of problems [first, end) that have a score distribution.
+  /// Returns the query buckets of problems [first, end) that have a score distribution.
   std::vector<bucket_place> buckets_of(index_t first, index_t end) const {
     std::vector<bucket_place> buckets;
     for (index_t p = first; p < end; ++p)
@@ -88,7 +88,7 @@ class tile_pairs {
     return buckets;
   }
 
-  /// Launches over buckets, in the order given; heatmaps are counted from problem `first_problem` on.
+  /// Launches over buckets in the given order; heatmaps are counted from problem `first_problem` on.
   template <class Weight>
   void run_all(const std::vector<bucket_place>& buckets, index_t first_problem, const Weight& weight,
                const tile::tile_heat& heat, std::vector<pair_sums>& results) {
@@ -110,7 +110,7 @@ class tile_pairs {
     }
   }
 
-  /// Terms by cell: sums by group, for as many problems at a time as `scratch` holds.
+  /// Adds terms by cell from sums by group, for as many problems at a time as `scratch` holds.
   template <class Weight>
   void add_with_cells(index_t width, const Weight& weight, std::vector<pair_sums>& results) {
     const auto& device = launcher_.device();
@@ -161,7 +161,7 @@ class tile_pairs {
     index_t first, count;
   };
 
-  /// One launch; `heads` are the key heads of its problems.
+  /// Runs one launch; `heads` are the key heads of its problems.
   template <class Weight>
   void run(const std::vector<bucket_place>& buckets, index_t first_problem, const head_range& heads,
            const Weight& weight, const tile::tile_heat& heat, std::vector<pair_sums>& results) {
@@ -214,7 +214,7 @@ class tile_pairs {
     }
   }
 
-  /// Throws what the CPU throws for the first pair of a bucket whose weight is negative or not finite.
+  /// Throws the CPU's error for the first pair of a bucket whose weight is negative or not finite.
   template <class Weight>
   void check_refused(const std::vector<bucket_place>& buckets, const Weight& weight,
                      const std::vector<unsigned long long>& refused) const {

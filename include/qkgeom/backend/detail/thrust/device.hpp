@@ -17,8 +17,8 @@
 
 namespace qkgeom::thrust_kernels {
 
-/// A device is memory, and launches of a function over [0, n); here by a Thrust policy on raw pointers of `memory`.
-/// Floats are summed by tiles of a fixed size in a fixed order, so results do not depend on how the policy works.
+/// A device: memory, and launches of a function over [0, n), here by a Thrust policy on raw pointers of `memory`.
+/// Floats are summed by chunks of a fixed size in a fixed order, so results do not depend on how the policy works.
 template <class Policy, class Memory>
 struct device {
   using memory_type = Memory;
@@ -36,7 +36,7 @@ struct device {
   buffer<T> copy(const std::vector<T>& values) const {
     return buffer<T>(memory, values);
   }
-  /// f(i) for i in [0, n), in any order.
+  /// Calls f(i) for i in [0, n), in any order.
   template <class F>
   void each(index_t n, const F& f) const {
     if (n > 0) thrust::for_each_n(policy, thrust::counting_iterator<index_t>(0), n, f);
@@ -47,7 +47,7 @@ struct device {
   }
 };
 
-/// The last i in [0, count) with offset[i] <= x; offsets ascend, and offset[0] <= x.
+/// Returns the last i in [0, count) with offset[i] <= x; offsets ascend, and offset[0] <= x.
 QKGEOM_HD inline index_t place_in(const index_t* offset, index_t count, index_t x) {
   index_t low = 0, high = count;
   while (high - low > 1) {
@@ -57,7 +57,7 @@ QKGEOM_HD inline index_t place_in(const index_t* offset, index_t count, index_t 
   return low;
 }
 
-/// to[i] = the sum of chunk i; a segment s, from[offset[s]] to from[offset[s + 1] - 1], is cut into chunks of `size`.
+/// Sets to[i] to the sum of chunk i; chunks of `size` cut segment s, from[offset[s]] to from[offset[s + 1] - 1].
 template <class T>
 struct sum_chunks {
   const T* from;
@@ -76,7 +76,7 @@ struct sum_chunks {
   }
 };
 
-/// The sum of each segment, by a tree whose shape depends on the number of values alone. T has add(const T&).
+/// Returns the sum of each segment, by a tree whose shape depends only on the number of values. T has add(const T&).
 template <class Policy, class Memory, class T>
 std::vector<T> segment_sums(const device<Policy, Memory>& device, qkgeom::buffer<T, Memory> values,
                             std::vector<index_t> offset) {

@@ -124,7 +124,7 @@ class drawn_pairs {
   }
 
   struct bucket_maps {
-    std::vector<double> map;  ///< (buckets, d + 2, d): its product with a difference is a row of drawn_values::product
+    std::vector<double> map;     ///< (buckets, d + 2, d): times a difference it gives a row of drawn_values::product
     std::vector<double> factor;  ///< (buckets, d), see drawn_values
     std::vector<drawn_bucket> buckets;
   };
@@ -160,7 +160,7 @@ class drawn_pairs {
                product = device_.template make<double>(count * a_time * rows);
     for (index_t begin = 0; begin < slots; begin += a_time) {
       const index_t n = std::min(a_time, slots - begin);
-      for (index_t b = 0, end = 0; b < count; b = end) {  // the buckets of one problem share their keys
+      for (index_t b = 0, end = 0; b < count; b = end) {  // the buckets of one problem share keys
         while (end < count && buckets[end].problem == buckets[b].problem) ++end;
         const index_t some = end - b, first = b * slots;
         double* const to = difference.data() + b * n * d_;

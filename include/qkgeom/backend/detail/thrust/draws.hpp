@@ -6,7 +6,7 @@
 #include "qkgeom/context/pair_problem.hpp"
 #include "qkgeom/core/random.hpp"
 
-/// The steps of drawn pairs, an item a pair; see drawn.hpp.
+/// The steps of drawn pairs, with one item per pair; see drawn.hpp.
 namespace qkgeom::thrust_kernels {
 
 /// The pairs that a query bucket takes: `count` drawn numbers of its `all` pairs, or all of them if `every`.
@@ -17,7 +17,7 @@ struct bucket_draws {
   double weight;  ///< admissible pairs per taken pair
 };
 
-/// Draw `slot` of each bucket: keys `left` and `right`, in the order of the groups, and their group; -1: no such draw.
+/// Finds draw `slot` of each bucket: keys `left` and `right`, in the order of the groups, and their group; -1 if none.
 struct draw_keys {
   const bucket_draws* buckets;
   const std::int64_t* before;  ///< (sets, groups + 1) pairs in earlier groups
@@ -47,7 +47,7 @@ struct draw_keys {
   }
 };
 
-/// to (buckets, slots, d) = differences of centred keys, for slots [begin, begin + slots) of `all`.
+/// Writes differences of centred keys to `to` (buckets, slots, d), for slots [begin, begin + slots) of `all`.
 struct key_differences {
   const double* y;
   const std::int32_t *left, *right;
@@ -59,13 +59,13 @@ struct key_differences {
   }
 };
 
-/// One bucket's numbers for drawn_values; see `term_function`.
+/// Numbers of one bucket for drawn_values; see `term_function`.
 struct drawn_bucket {
   double drift_mean, drift_variance;
-  index_t factored;  ///< whether the covariance has a factor, whose row of coordinate 1 is in drawn_values::factor
+  index_t factored;  ///< whether the covariance has a factor; drawn_values::factor has its row of coordinate 1
 };
 
-/// Values of drawn pairs, in the order of set_pair_values.
+/// Computes values of drawn pairs, in the order of set_pair_values.
 struct drawn_values {
   const double* product;  ///< (buckets, slots, width + 2): z (width), coordinate 1, mean . difference of the others
   const drawn_bucket* buckets;
@@ -92,7 +92,7 @@ struct drawn_values {
   }
 };
 
-/// Sums (buckets, groups, width) over the draws of a bucket in a group, in their order: weighted values, weighted
+/// Sums over the draws of a bucket in a group, in their order, to (buckets, groups, width): weighted values, weighted
 /// square of the plasticity, weight, number of draws.
 struct sum_draws {
   static constexpr index_t values = heatmap_terms::values, width = values + 3;

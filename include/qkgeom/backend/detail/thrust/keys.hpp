@@ -8,12 +8,11 @@
 
 #include "qkgeom/backend/detail/pair_cells.hpp"
 #include "qkgeom/backend/detail/pair_ranges.hpp"
-#include "qkgeom/backend/detail/thrust/moments.hpp"
+#include "qkgeom/backend/detail/thrust/side_moments.hpp"
 #include "qkgeom/backend/detail/tiles/math.hpp"
 
 namespace qkgeom::thrust_kernels {
 
-/// The size of one value of a tensor.
 template <class T>
 struct size_of_value {
   const T* data;
@@ -24,7 +23,7 @@ struct size_of_value {
   }
 };
 
-/// Whether f32 holds what pair kernels make of a tensor's values; NaNs do not count.
+/// Whether f32 holds what pair kernels compute from a tensor's values; NaNs do not count.
 template <class Device, class T, memory_space S>
 bool f32_holds(const Device& device, const tensor_view<const T, S>& x) {
   return backend::f32_holds(thrust::transform_reduce(
@@ -33,8 +32,7 @@ bool f32_holds(const Device& device, const tensor_view<const T, S>& x) {
       size_of_value<T>{x.data, x.dim, x.heads, x.row_stride, x.head_stride}, 0.0, thrust::maximum<double>()));
 }
 
-/// centred(head, i, c) = key i, in the order of the groups, minus its group's centre; differences of keys do not
-/// change.
+/// Sets centred(head, i, c) to key i, in group order, minus its group's centre; differences of keys do not change.
 template <class T>
 struct centre_keys {
   row_segments<T> x;
@@ -78,7 +76,7 @@ struct device_keys {
   buffer<std::int32_t> position, document, key_document;
   buffer<index_t> offset;
   segment_averages<Device> averages;
-  buffer<unsigned long long> non_finite;  ///< the first group with a key that is not finite, else the number of groups
+  buffer<unsigned long long> non_finite;  ///< the first group with a non-finite key, else the number of groups
 
   device_keys(const Device& device, const keys_by_document& g)
       : host(g),
@@ -91,7 +89,7 @@ struct device_keys {
         averages(device, g.offset),
         non_finite(device.copy(std::vector<unsigned long long>{static_cast<unsigned long long>(g.groups())})) {}
 
-  /// Centred keys (heads, n, d) of key heads [first, first + heads).
+  /// Returns centred keys (heads, n, d) of key heads [first, first + heads).
   template <class T, memory_space S>
   buffer<double> centred(const Device& device, const tensor_view<const T, S>& k, index_t first, index_t heads,
                          backend::key_centre about = backend::key_centre::mean) const {
@@ -104,14 +102,14 @@ struct device_keys {
     return y;
   }
 
-  /// Throws if a key that was centred is not finite. Synchronises the stream; call it only where results are read back.
+  /// Throws if a centred key is not finite. Synchronises the stream; call it only where results are read back.
   void require_finite() const {
     const auto group = static_cast<index_t>(non_finite.host().front());
     if (group < host.groups()) backend::refuse_key(host, group);
   }
 };
 
-/// to(i, c) = scale sum_j map(c, j) y(i, j), summed in f64.
+/// Writes scale sum_j map(c, j) y(i, j), summed in f64, to to(i, c).
 template <class F>
 struct map_keys {
   const double *y, *map;
@@ -128,12 +126,12 @@ struct map_keys {
   }
 };
 
-/// Number of columns of keys that v is taken from.
+/// Returns the number of columns of z, from which v is computed.
 inline index_t rank_of(const score_distribution& scores, index_t d) {
   return scores.variance.empty() ? scores.rank : d;
 }
 
-/// The matrix (rank, d) that takes keys to z with v_ij = |z_i - z_j|^2.
+/// Returns the matrix (rank, d) that maps keys to z with v_ij = |z_i - z_j|^2.
 inline std::vector<double> key_map(const score_distribution& scores, const std::vector<double>& reflector, index_t d) {
   const index_t rank = rank_of(scores, d);
   std::vector<double> map(rank * d);
@@ -151,12 +149,12 @@ inline std::vector<double> key_map(const score_distribution& scores, const std::
   return map;
 }
 
-/// A score distribution split into coordinate 1 of the reflected keys, the drift, and the others, the content.
+/// A score distribution split into the drift, coordinate 1 of the reflected keys, and the content, the others.
 struct drift_split {
   std::vector<double> axis;       ///< (d) H e_1: a key's coordinate 1 is axis . key
   double mean = 0, variance = 0;  ///< of coordinate 1
   std::vector<double> content;    ///< (d) the mean without coordinate 1
-  std::vector<double> row;        ///< (rank) coordinate 1's row of the factor; empty: a diagonal covariance
+  std::vector<double> row;        ///< (rank) row of the factor for coordinate 1; empty: a diagonal covariance
 
   drift_split(const score_distribution& scores, const std::vector<double>& reflector, index_t d)
       : axis(d), content(scores.mean) {
@@ -198,7 +196,6 @@ struct plasticity_function {
   }
 };
 
-/// The keys of one query bucket as plasticity_function reads them.
 template <class Device, class F>
 struct plasticity_keys {
   typename Device::template buffer<F> z, score;
@@ -228,7 +225,7 @@ struct plasticity_keys {
 struct term_function {
   static constexpr int values = static_cast<int>(heatmap_terms::values);
   const double *z, *drift, *content;  ///< (n, rank) of coordinates 2..d; (n) coordinate 1; (n) mean . key of 2..d
-  const double* factor;               ///< (rank) coordinate 1's row of the factor; null: a diagonal covariance
+  const double* factor;               ///< (rank) row of the factor for coordinate 1; null: a diagonal covariance
   index_t rank;
   double drift_mean, drift_variance;
 
@@ -248,7 +245,6 @@ struct term_function {
   }
 };
 
-/// The keys of one query bucket as term_function reads them.
 template <class Device>
 struct term_keys {
   typename Device::template buffer<double> z, drift, content, factor;
@@ -265,7 +261,7 @@ struct term_keys {
     made = {z.data(), drift.data(), content.data(), nullptr, rank, split.mean, split.variance};
     auto map = key_map(scores, reflector, d);
     if (scores.variance.empty()) {
-      // F' = row e_1' H + the map of coordinates 2..d, which is what z takes.
+      // F' = row e_1' H + the map of coordinates 2..d, which z uses.
       for (index_t c = 0; c < rank; ++c)
         for (index_t j = 0; j < d; ++j) map[c * d + j] -= split.row[c] * split.axis[j];
       factor.set(split.row);

@@ -9,16 +9,16 @@
 #include <vector>
 
 #include "qkgeom/backend/detail/each_matrix.hpp"
-#include "qkgeom/backend/detail/thrust/empirical.hpp"
-#include "qkgeom/backend/detail/thrust/gaussian.hpp"
+#include "qkgeom/backend/detail/thrust/empirical_pairs.hpp"
+#include "qkgeom/backend/detail/thrust/gaussian_pairs.hpp"
 #include "qkgeom/context/context.hpp"
-#include "qkgeom/context/row_turns.hpp"
+#include "qkgeom/context/row_rotation.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 
 namespace qkgeom::thrust_kernels {
 
-/// A caller's weight on the host. What it throws is kept for `rethrow`, since a parallel region cannot pass it on.
+/// Runs a caller's weight on the host. Keeps an exception for `rethrow`, since a parallel region cannot pass it on.
 class host_weight {
  public:
   static constexpr bool given = true;
@@ -45,7 +45,7 @@ class host_weight {
   std::shared_ptr<first_exception> thrown_;
 };
 
-/// The primitives of a context on Thrust's `Policy`; see thrust_context. Factors and eigenproblems are the host's.
+/// The primitives of a context on Thrust's `Policy`; see thrust_context. Factors and eigenproblems run on the host.
 template <class Policy, class Memory>
 class primitives {
  public:
@@ -57,13 +57,13 @@ class primitives {
   thread_pool& pool() { return *pool_; }
   const Memory& memory() const { return memory_; }
 
-  /// See cpu_context::for_each; on the host.
+  /// See cpu_context::for_each; runs on the host.
   template <class F>
   void for_each(index_t n, F&& f) {
     pool_->for_each(n, [&](index_t i, int) { f(i); });
   }
 
-  /// Values that the host may read: the caller's own where `space` is the host's, else a copy.
+  /// Returns values that the host may read: a view of the caller's memory if `space` is the host's, else a copy.
   template <class T>
   host_values<std::remove_const_t<T>> host_copy(const vector_view<T, space>& x) {
     using value = std::remove_const_t<T>;
@@ -96,8 +96,7 @@ class primitives {
     return backend::cholesky(*this, matrices, d);
   }
 
-  /// See cpu_context::gaussian_pairs. Throws on `request.weight` where `space` is a device's: give the pairs as
-  /// device_weighted_pairs.
+  /// See cpu_context::gaussian_pairs. Throws on `request.weight` for a device's `space`: give device_weighted_pairs.
   template <class T>
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request) {
@@ -115,7 +114,7 @@ class primitives {
     }
   }
 
-  /// The same with a weight that runs where the policy does: double(const key_pair&).
+  /// Does the same with a weight that runs where the policy does: double(const key_pair&).
   template <class T, class Weight>
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request,
@@ -132,14 +131,14 @@ class primitives {
     return thrust_kernels::empirical_pairs(device(), q, k, groups, problems, precision.value_or(usual_precision<T>));
   }
 
-  /// See cpu_context::turn_rows.
+  /// See cpu_context::rotate_rows.
   template <class From, class To>
-  void turn_rows(const tensor_view<const From, space>& x, const vector_view<const std::int32_t, space>& from,
-                 const row_turns& turns, const vector_view<const std::int32_t, space>& to,
-                 const tensor_view<To, space>& y) {
+  void rotate_rows(const tensor_view<const From, space>& x, const vector_view<const std::int32_t, space>& from,
+                   const row_rotation& rotation, const vector_view<const std::int32_t, space>& to,
+                   const tensor_view<To, space>& y) {
     const auto here = device();
-    const auto planes = here.copy(turns.planes);
-    const auto slot = turned_slot_of(x, from, turns, to, y, planes.data());
+    const auto planes = here.copy(rotation.planes);
+    const auto slot = rotated_slot_of(x, from, rotation, to, y, planes.data());
     here.each(x.rows * slot.slots(), slot);
   }
 

@@ -4,21 +4,20 @@
 #include "qkgeom/backend/detail/tiles/math.hpp"
 #include "qkgeom/backend/detail/tiles/sums.hpp"
 
-/// The Gram matrix of a tile by tensor cores.
+/// The Gram matrix of a pair tile by tensor cores.
 namespace qkgeom::tile {
 
 /// Columns of a stage. Rows of shared memory are padded to 80 bytes, so that eight of them hit all banks once.
 inline constexpr int stage_k = 32, stage_row = stage_k + 8, operand_elements = tile_side * stage_row;
 
-/// Operands of a launch: for each query bucket n keys of `width` columns, a multiple of stage_k. A value is high + low,
-/// or high where `low` is null.
+/// Operands of a launch: for each query bucket n keys of `width` columns. A value is high + low; `low` may be null.
 struct gram_keys {
   const bf16 *high, *low;  ///< (buckets, n, width)
   index_t n;
   int width;
 };
 
-/// A thread's warp: eight warps lie as 2 x 4 on a tile, each on 64 x 32 pairs, 4 x 4 products of 16 x 8.
+/// A thread's warp: eight warps lie as 2 x 4 on a tile, each on 64 x 32 pairs, 4 x 4 register tiles of 16 x 8.
 struct warp_place {
   int lane, row, column;
   QKGEOM_HD explicit warp_place(int t) : lane(t % 32), row(t / 128 * 64), column(t / 32 % 4 * 32) {}
@@ -53,7 +52,7 @@ struct stage_share {
   }
 };
 
-/// g += the products of one stage. Split: high high + high low + low high.
+/// Adds the products of one stage to g. Split: high high + high low + low high.
 template <bool Split, class Team>
 QKGEOM_HD void multiply_stage(const Team& team, typename Team::template per_thread<products>& g,
                               const gram_stage<Split>& stage) {
@@ -92,7 +91,7 @@ QKGEOM_HD void multiply_stage(const Team& team, typename Team::template per_thre
   }
 }
 
-/// g = the Gram matrix of a tile, through two stages of shared memory.
+/// Computes the Gram matrix g of a tile, through two stages of shared memory.
 template <bool Split, class Team>
 QKGEOM_HD void gram(const Team& team, typename Team::template per_thread<products>& g, bf16* shared,
                     const gram_keys& keys, const placed_tile& tile) {
@@ -142,8 +141,7 @@ QKGEOM_HD void gram(const Team& team, typename Team::template per_thread<product
   }
 }
 
-/// One of 32 lanes' part of |a - b|^2 of the keys (width) at a and b of the operands: v of a pair where the Gram form
-/// has cancelled.
+/// Returns one of 32 lanes' part of |a - b|^2 of two keys (width): v of a pair whose Gram form has cancelled.
 template <bool Split>
 QKGEOM_HD float part_of_difference(const bf16* high, const bf16* low, index_t a, index_t b, int width, int lane) {
   float v = 0;

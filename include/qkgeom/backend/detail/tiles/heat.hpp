@@ -4,17 +4,16 @@
 #include <cmath>
 
 #include "qkgeom/backend/detail/pair_cells.hpp"
-#include "qkgeom/backend/detail/tiles/team.hpp"
+#include "qkgeom/backend/detail/tiles/tile_team.hpp"
 
 /// Heatmaps in fixed point, so that atomic sums do not depend on their order.
 namespace qkgeom::tile {
 
-/// A number as a multiple of `coarse`, the high word, and a multiple of `fine` for the rest, the low word. Both units
-/// are powers of two; words have 64 bits.
+/// A number as multiples of `coarse` (high word) and `fine` (low word), powers of two; words have 64 bits.
 struct fixed_point {
   double coarse = 1, fine = 1;
 
-  /// For `count` numbers of size at most `most`: no word overflows; an error is at most fine / 2, 2^-90 count^2 most.
+  /// Returns units for `count` numbers of size at most `most`: no word overflows; errors: fine / 2, 2^-90 count^2 most.
   static fixed_point of(double most, double count) {
     if (!(most * count > 0)) return {};
     const double coarse = std::ldexp(1.0, std::ilogb(most) + std::ilogb(count) + 2 - 61);
@@ -45,7 +44,7 @@ struct group_cells {
   const fixed_point* unit;  ///< (problems, values)
   index_t groups;
 
-  /// Place of a value of cell `cell` of (problems, groups, cells).
+  /// Returns the place of a value of cell `cell` of (problems, groups, cells).
   QKGEOM_HD static index_t place(index_t cell, index_t value) { return (cell * values + value) * 2; }
   QKGEOM_HD void add(index_t problem, index_t cell, const double* x) const {
     for (int v = 0; v < values; ++v) {
@@ -55,9 +54,9 @@ struct group_cells {
   }
 };
 
-/// Heatmaps of a launch; with terms, `by_group` alone.
+/// The heatmaps of a launch; with terms, only `by_group`.
 struct tile_heat {
-  unsigned long long *sum = nullptr, *weight = nullptr;  ///< (problems, cells) of plasticity; of weights
+  unsigned long long *sum = nullptr, *weight = nullptr;  ///< (problems, cells) of plasticity, of weights
   unsigned long long *sum_low = nullptr,
                      *weight_low = nullptr;  ///< low words of the fixed-point sums, used with weights
   const fixed_point* unit = nullptr;         ///< (problems), used with weights

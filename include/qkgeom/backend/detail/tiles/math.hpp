@@ -10,14 +10,14 @@
 /// The mathematics of one pair of keys, one source for host and device.
 namespace qkgeom::tile {
 
-/// A v below this counts as 0: the keys are equal in every direction in which queries vary.
+/// A smaller v counts as 0: the keys are equal in every direction in which queries vary.
 template <class F>
 inline constexpr F least_v = static_cast<F>(1e-18);
 
-/// Below this share of n_i + n_j, v = n_i + n_j - 2 g is mostly rounding, and is computed from the difference instead.
+/// If v = n_i + n_j - 2 g is below this share of n_i + n_j, it is mostly rounding, and is computed from the difference.
 inline constexpr float cancelled = 0x1p-10f;
 
-/// 1 / x; on a device the special function unit's, to 1 ulp.
+/// Returns 1 / x; a device uses its special function unit, to 1 ulp.
 QKGEOM_HD inline float reciprocal(float x) {
 #if defined(__CUDA_ARCH__)
   float r;
@@ -28,7 +28,7 @@ QKGEOM_HD inline float reciprocal(float x) {
 #endif
 }
 
-/// 2^x; on a device the special function unit's, to 2 ulp.
+/// Returns 2^x; a device uses its special function unit, to 2 ulp.
 QKGEOM_HD inline float power_of_two(float x) {
 #if defined(__CUDA_ARCH__)
   float r;
@@ -39,9 +39,9 @@ QKGEOM_HD inline float power_of_two(float x) {
 #endif
 }
 
-/// 4 Phi(z) Phi(-z) = 1 - erf(|z| / sqrt 2)^2 at z^2 = u = m^2 / v, in f32: absolute error at most 2e-7 on the host
-/// (tested), 6e-7 on a device (tests/gpu), never negative. The value is exp(-u / 2) g(s), g a polynomial in
-/// s = u / (15 / 2 + u): one division, no square root. v must be of order 1 and not below least_v, |m| below 1e18.
+/// Returns 4 Phi(z) Phi(-z) = 1 - erf(|z| / sqrt 2)^2 at z^2 = u = m^2 / v, in f32: absolute error at most 2e-7 on the
+/// host (tested), 6e-7 on a device (tests/gpu), never negative. The value is exp(-u / 2) g(s), g a polynomial in s = u
+/// / (15 / 2 + u): one division, no square root. v must be of order 1 and not below least_v, |m| below 1e18.
 QKGEOM_HD inline float plasticity(float m, float v) {
   constexpr double share = 2.0 / 15.0, share2 = share * share, share4 = share2 * share2;
   const float a = m * m;
@@ -61,9 +61,9 @@ QKGEOM_HD inline double plasticity(double m, double v) { return pair_plasticity(
 
 inline constexpr int terms_of_pair = static_cast<int>(pair_terms);
 
-/// The terms of a pair in the order of `pair_term`, in f32 and without branches: m is the mean of the score difference,
-/// v its variance (0 or less where the keys are equal in every direction in which queries vary), drift and content add
-/// up to m, along and cross are the shares of coordinate 1 and of its covariance with the others in v.
+/// Sets the terms of a pair in the order of `pair_term`, in f32 and without branches: m is the mean of the score
+/// difference, v its variance (0 or less if the keys are equal in every direction in which queries vary), drift and
+/// content add up to m, along and cross are the shares of coordinate 1 and of its covariance with the others in v.
 QKGEOM_HD inline void set_terms(float m, float v, float drift, float content, float along, float cross,
                                 bool same_position, float* out) {
   const bool varies = v > least_v<float>;
@@ -79,8 +79,8 @@ QKGEOM_HD inline void set_terms(float m, float v, float drift, float content, fl
   out[6] = varies ? size / root : far;
 }
 
-/// f32 as the sum of two bf16, to a relative 2^-17. A split dot product drops the products low low, at most 2^-18 |x|
-/// |y|, so that |x|^2 + |y|^2 - 2 x.y errs by at most 2^-18 (|x|^2 + |y|^2), of either sign.
+/// A f32 value as the sum of two bf16, to a relative 2^-17. A split dot product drops the products low low, at most
+/// 2^-18 |x| |y|, so that |x|^2 + |y|^2 - 2 x.y errs by at most 2^-18 (|x|^2 + |y|^2), of either sign.
 struct split {
   bf16 high, low;
 };
@@ -89,7 +89,6 @@ QKGEOM_HD inline split split_of(float x) {
   return {high, bf16::round(x - static_cast<float>(high))};
 }
 
-/// The square of the split value.
 QKGEOM_HD inline float split_square(split a) {
   const float x = static_cast<float>(a.high) + static_cast<float>(a.low);
   return x * x;

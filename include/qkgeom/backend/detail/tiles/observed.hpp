@@ -7,8 +7,8 @@
 
 namespace qkgeom::tile {
 
-/// 1 if x > y, 1/2 if x = y, 0 if x < y: with the addition of the result, three f32 instructions of a device.
-/// Differences below 2^-121 come out in between.
+/// Returns 1 if x > y, 1/2 if x = y, 0 if x < y: with the addition of the result, three f32 instructions of a device.
+/// Differences below 2^-121 give values in between.
 QKGEOM_HD inline float wins(float x, float y) {
   const float t = (x - y) * 0x1p120f + 0.5f;
 #if defined(__CUDA_ARCH__)
@@ -18,9 +18,8 @@ QKGEOM_HD inline float wins(float x, float y) {
 #endif
 }
 
-/// The observed queries of one bucket.
 struct observed_bucket {
-  const float* score;  ///< (queries, n) with the keys of the launch
+  const float* score;  ///< (queries, n) of the launch's keys
   index_t queries;
 };
 
@@ -43,7 +42,7 @@ struct observed_tiles {
     std::int64_t sum[tile_side][2];
     double row[tile_side];
     std::int32_t actives;
-    std::uint8_t has_pairs[threads], active[threads];  ///< by block of 8 x 8; numbers of those with pairs
+    std::uint8_t has_pairs[threads], active[threads];  ///< by block of 8 x 8; numbers of the blocks with pairs
   };
   /// The counts (tile_side, count_row) take the place of the stages.
   static constexpr int main_floats = 2 * stage_floats > tile_side* count_row ? 2 * stage_floats : tile_side* count_row;
@@ -101,7 +100,7 @@ struct observed_tiles {
 
  private:
   struct thread_counts {
-    int share, row, column;  ///< of the queries, -1: none; the first pair of the block
+    int share, row, column;  ///< share of the queries, or -1; first pair of the block
     float wins[block][block];
   };
 
@@ -169,7 +168,7 @@ struct observed_tiles {
     }
   }
 
-  /// sum(row, half) = the sum of w (2 n - w) over half a row, w twice the wins of a pair, n the number of queries.
+  /// Sets sum(row, half) to the sum of w (2 n - w) over half a row, w twice the wins of a pair, n the queries.
   template <class Team>
   QKGEOM_HD void add_rows(const Team& team, const placed_tile& tile, const observed_bucket& bucket,
                           shared_values& values, const float* counts) const {

@@ -14,7 +14,7 @@ struct stored_keys {
   index_t n;
   int width;
 
-  /// Keys from one on, under one bucket.
+  /// Keys from a first key on, under one bucket.
   struct keys_of_bucket {
     const double* z;
     int columns;
@@ -30,7 +30,7 @@ struct centred_keys {
   const index_t* head;  ///< (buckets)
   index_t n;
   int d;
-  /// Key i, (d).
+  /// Returns key i, (d).
   QKGEOM_HD const double* at(index_t bucket, index_t i) const { return y + (head[bucket] * n + i) * d; }
 };
 
@@ -40,7 +40,7 @@ struct scaled_keys {
   centred_keys keys;
   const double *reflector, *factor;  ///< u (buckets, d); (buckets, d)
 
-  /// Keys from one on, under one bucket.
+  /// Keys from a first key on, under one bucket.
   struct keys_of_bucket {
     const double *y, *reflector, *factor;
     int columns;
@@ -59,7 +59,7 @@ struct scaled_keys {
   }
 };
 
-/// scale[bucket] = the power of two that brings |z|^2 of the first 256 keys to order 1. A block is one bucket.
+/// Sets scale[bucket] to the power of two that brings |z|^2 of the first 256 keys to order 1, one block per bucket.
 template <class Keys>
 struct scale_program {
   static constexpr int threads = tile_threads, warps = threads / 32, blocks_per_processor = 2;
@@ -101,7 +101,7 @@ struct scale_program {
 
 /// Splits scaled keys into two bf16 per value, or rounds them to one, with their norms and, for each key, the scalars
 /// key . row. A warp takes a few keys under one bucket, so that it waits for several loads at once; no sum depends on
-/// the other keys, nor on the rest of the launch.
+/// the other keys or on the rest of the launch.
 template <class Keys>
 struct split_program {
   static constexpr int threads = tile_threads, warp_keys = 4, block_keys = threads / 32 * warp_keys,
@@ -111,9 +111,9 @@ struct split_program {
   centred_keys keys;
   const double* row;  ///< (scalars, launch_buckets, d)
   index_t n, buckets, scalars;
-  index_t launch_buckets;  ///< of the whole launch; pointers lead to the first of these `buckets`
+  index_t launch_buckets;  ///< buckets of the whole launch; pointers lead to the first of these `buckets`
   int width;
-  bf16 *high, *low;      ///< (buckets, n, width); low: null for one bf16 per value
+  bf16 *high, *low;      ///< (buckets, n, width); low is null for one bf16 per value
   float *norm, *scalar;  ///< (buckets, n); (scalars, launch_buckets, n)
 
   index_t shared_bytes() const { return 0; }
@@ -128,7 +128,7 @@ struct split_program {
     const auto mine = z.of(bucket, first);
     const double* const y = keys.at(bucket, first);
     const double unit = scale[bucket];
-    // Row k of thread t's warp; beyond the last row, that one again.
+    // Row k of thread t's warp; the last row again beyond it.
     const auto number = [](int t, int k) { return t / 32 * warp_keys + k; };
     const auto row_at = [=](int t, int k) { return number(t, k) < rows ? number(t, k) : rows - 1; };
     // Lane 0 sets to[row k] to x(k).
@@ -162,7 +162,7 @@ struct split_program {
         split x[warp_keys] = {};  // 0 beyond the last column
         if (c < mine.columns) {
           QKGEOM_UNROLL
-          for (int k = 0; k < warp_keys; ++k)  // before any is stored, so that what they share is read once
+          for (int k = 0; k < warp_keys; ++k)  // before any is stored, so that shared values are read once
             x[k] = split_of(static_cast<float>(unit * mine(from[k], c, sum[k][t])));
         }
         QKGEOM_UNROLL

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include "qkgeom/backend/detail/tiles/plan.hpp"
-#include "qkgeom/backend/detail/tiles/team.hpp"
+#include "qkgeom/backend/detail/tiles/tile_plan.hpp"
+#include "qkgeom/backend/detail/tiles/tile_team.hpp"
 
 /// What all tile programs share: which keys a tile holds, and where its sums go.
 namespace qkgeom::tile {
 
-/// The tiles of a launch, over the same n keys under each query bucket.
+/// The pair tiles of a launch, over the same n keys under each query bucket.
 struct tile_list {
   const tile_span* spans;
   const std::int32_t* span_at;  ///< span_table::at
@@ -44,12 +44,12 @@ struct column_run {
   QKGEOM_HD bool empty() const { return first >= end; }
 };
 
-/// The columns of a tile that make a pair with each of its rows: a run, since keys of a group lie together.
+/// The columns that make a pair with each row of a tile: a run, since keys of a group lie together.
 struct admitted_keys {
-  std::int32_t range[tile_side];  ///< the span's range that admits the row's key; -1: none, or there is no such key
+  std::int32_t range[tile_side];  ///< range of the span that admits the row's key; -1 without one or without a key
   std::int32_t end[tile_side];    ///< columns before it lie in that range, or before the row
 
-  /// The range of a row, which is kept, or of a column.
+  /// Loads the range of a row, which is kept, or of a column.
   QKGEOM_HD std::int32_t load(const tile_list& list, const placed_tile& tile, int side, int row) {
     const index_t key = tile.key(side, row);
     const std::int32_t number = key < tile.end ? range_of(tile.span, list.ranges, key) : -1;
@@ -60,7 +60,7 @@ struct admitted_keys {
     end[row] = static_cast<std::int32_t>(columns < 0 ? 0 : (columns < tile_side ? columns : tile_side));
     return number;
   }
-  /// The columns in [from, to) that make a pair with row r: of one group, admitted, the earlier key first.
+  /// Returns the columns in [from, to) that make a pair with row r: of one group, admitted, the earlier key first.
   QKGEOM_HD column_run columns(const placed_tile& tile, int r, int from = 0, int to = tile_side) const {
     const int after = tile.i0 == tile.j0 ? r + 1 : 0;
     return {after > from ? after : from, end[r] < to ? end[r] : to};
@@ -88,7 +88,7 @@ QKGEOM_HD void write_sums(const Team& team, const placed_tile& tile, index_t n, 
   });
 }
 
-/// to(value, i) = the sum over span i: by one warp, lane by lane, then by halves.
+/// Sums span i into to(value, i): by one warp, lane by lane, then by halves.
 struct sum_program {
   static constexpr int threads = 256, blocks_per_processor = 4;
   const sum_span* spans;

@@ -15,14 +15,14 @@ struct weight_keys {
   const std::int32_t *position, *document;  ///< (n)
 };
 
-/// The arguments of the weights of a tile's pairs, in shared memory; of a weight of the later key alone, the weights.
+/// Shared-memory arguments of the weights of a tile's pairs, or the weights if they depend only on the later key.
 template <class Weight>
 struct tile_weights {
   static constexpr int entries = Weight::of_later_key ? 1 : tile_side;
   std::int32_t rank[2][entries], position[2][entries], document[2][entries], keys[entries];
   double weight[Weight::of_later_key ? tile_side : 1];
 
-  /// `number`: of the range that admits the key; -1: none does.
+  /// Loads a key; `number` is the number of the range that admits it, or -1.
   QKGEOM_HD void load(const Weight& weigh, const tile_list& list, const placed_tile& tile, std::int32_t number,
                       const weight_keys& from, int side, int row) {
     const index_t key = tile.key(side, row);
@@ -39,7 +39,7 @@ struct tile_weights {
     }
   }
 
-  /// Weight of pair (r, c), unchecked: it may be negative or NaN.
+  /// Returns the weight of pair (r, c), unchecked: it may be negative or NaN.
   QKGEOM_HD double of_pair([[maybe_unused]] const Weight& weigh, [[maybe_unused]] double tau, [[maybe_unused]] int r,
                            int c) const {
     if constexpr (Weight::of_later_key)
@@ -56,7 +56,7 @@ struct tile_weights {
   }
 };
 
-/// most[problem] = the bits of the largest weight of a pair; bits of doubles that are not negative sort as the values.
+/// Sets most[problem] to the bits of the largest weight of a pair; bits of non-negative doubles sort like the values.
 template <class Weight>
 struct largest_weight {
   static constexpr int threads = tile_threads, blocks_per_processor = 2;

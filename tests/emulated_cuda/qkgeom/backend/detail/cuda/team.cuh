@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Tile programs on the emulated device: each block by one thread of the host. Missing barriers show in
-// tests/backend/detail/tiles/team_test.cpp.
+// tests/backend/detail/tiles/tile_team_test.cpp.
 #pragma once
 
 #include "qkgeom/backend/cuda/resources.cuh"

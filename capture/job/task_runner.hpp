@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "capture/forward/forward_pass.hpp"
+#include "capture/job/cut.hpp"
+#include "capture/job/documents.hpp"
+#include "capture/job/run_capture.hpp"
+#include "capture/job/stores/moment_store.hpp"
+#include "capture/job/stores/resume_state.hpp"
+#include "capture/job/stores/row_store.hpp"
+#include "capture/job/stores/statistics_store.hpp"
+#include "capture/text/tokenizer.hpp"
+#include "qkgeom/io/capture_writer.hpp"
+#include "qkgeom/io/program.hpp"
+
+namespace qkgeom {
+
+/// Manifest field: `checkpoint::fingerprint`.
+inline constexpr const char* weights_field = "weights_sha256";
+
+/// What a job works with; all of it must outlive the job.
+struct task_setup {
+  const capture_options& options;
+  const capture_manifest& manifest;
+  const input_check& inputs;
+  const capture_cut& cut;
+  const std::string& weights;  ///< `checkpoint::fingerprint`
+  const decoder_description& model;
+  const tokenizer& tokens;
+  const moment_function& moments;
+  forward_pass& forward;
+  thread_pool& pool;
+  process_group& group;
+};
+
+/// A running capture: takes one task after another, the documents of each in order, and writes a shard whenever one is
+/// full.
+class task_runner {
+ public:
+  explicit task_runner(const task_setup& setup);
+  /// What is known to be done, for comparison with other processes.
+  std::string adopted() const;
+  /// Makes one file of the progress of earlier processes; on rank 0.
+  void begin();
+  void run(const document_list& documents, capture_summary& summary);
+
+ private:
+  std::vector<captured_document> documents_of(std::size_t shard) const;
+  index_t tokens_in(const document_range& range) const;
+  /// Counts the shards of an earlier process.
+  void adopt(const resume_state& earlier);
+  /// Reads this process' share of what is adopted: files must be those that were written.
+  void check_adopted() const;
+  void save_state();
+  /// Captures the shards of a task that no earlier process has.
+  void run_task(const shard_range& task, const document_list& documents, progress& bar, capture_summary& summary);
+  /// Documents [first, end) in words.
+  std::string names_of(std::size_t first, std::size_t end) const;
+  /// Gathers what all processes have done. Rank 0 writes manifest.json, which ends the capture; true there.
+  bool finish(capture_summary& summary);
+  bool ends_block(std::size_t shard) const;
+  /// File of the moments of a block up to this shard. A block's last shard completes its file.
+  std::filesystem::path moments_path(std::size_t shard) const;
+  void write_moments();
+  /// Runs a batch of documents, `first` and those after it. Each layer hands them out in order, so that stores by layer
+  /// hold them in order whatever the batches.
+  void run_batch(std::size_t first, const std::vector<std::vector<std::int32_t>>& ids, progress& bar);
+  void write_shard();
+
+  const task_setup setup_;
+  const capture_options& options_;
+  const capture_cut& cut_;
+  capture_writer writer_;
+  row_store rows_;
+  std::optional<moment_store> moments_{};
+  bool takes_moments_ = false;  // the forward pass fills the store itself
+  std::optional<statistics_store> statistics_{};
+  resume_state state_;
+  std::map<std::size_t, captured_shard> adopted_{};  // by number: of earlier runs
+  std::map<std::size_t, captured_shard> own_{};      // of this process; on rank 0 those of earlier runs too
+  std::size_t shard_ = 0;
+};
+
+}  // namespace qkgeom

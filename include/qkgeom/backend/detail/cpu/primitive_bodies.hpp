@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "qkgeom/backend/detail/cpu/empirical_pairs.hpp"
+#include "qkgeom/backend/detail/cpu/gaussian_pairs.hpp"
+#include "qkgeom/backend/detail/cpu/primitives.hpp"
+#include "qkgeom/backend/detail/cpu/side_moments.hpp"
+
+namespace qkgeom::cpu {
+
+QKGEOM_INLINE std::vector<side_moments> moments(thread_pool& pool, const char* side, const wide_tensor& x,
+                                                const vector_view<const std::int32_t>& position,
+                                                const std::vector<std::int32_t>& bucket, index_t buckets,
+                                                scatter_kind per_bucket) {
+  std::vector<side_moments> result(x.heads);
+  const row_order order(bucket, buckets);
+  pool.for_each(x.heads,
+                [&](index_t h, int) { result[h] = side_moments_of(side, h, x.head(h), position, order, per_bucket); });
+  return result;
+}
+
+struct pair_memory {
+  std::vector<pair_scratch<float>> f32;
+  std::vector<pair_scratch<double>> f64;
+};
+
+QKGEOM_INLINE std::shared_ptr<pair_memory> make_pair_memory() { return std::make_shared<pair_memory>(); }
+
+QKGEOM_INLINE std::vector<pair_sums> gaussian_pairs(thread_pool& pool, pair_memory& memory, pair_precision precision,
+                                                    const wide_tensor& k, const keys_by_document& groups,
+                                                    const std::vector<pair_problem>& problems,
+                                                    const pair_request& request) {
+  const bool f32 = precision == pair_precision::f32 && backend::f32_holds(backend::largest_of(problems)) &&
+                   backend::f32_holds(largest_value(pool, k));
+  return f32 ? gaussian_pairs(pool, memory.f32, k, groups, problems, request)
+             : gaussian_pairs(pool, memory.f64, k, groups, problems, request);
+}
+
+QKGEOM_INLINE std::vector<pair_sums> empirical_pairs(thread_pool& pool, pair_precision precision, const wide_tensor& q,
+                                                     const wide_tensor& k, const keys_by_document& groups,
+                                                     const std::vector<empirical_problem>& problems) {
+  const bool f32 = precision == pair_precision::f32 && backend::f32_holds(largest_value(pool, q)) &&
+                   backend::f32_holds(largest_value(pool, k));
+  return f32 ? empirical_pairs<float>(pool, q, k, groups, problems)
+             : empirical_pairs<double>(pool, q, k, groups, problems);
+}
+
+}  // namespace qkgeom::cpu

@@ -1,0 +1,761 @@
+// SPDX-License-Identifier: MIT
+// From documents and a checkpoint to a capture folder.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "capture/forward/cpu_forward_pass.hpp"
+#include "capture/job/documents.hpp"
+#include "capture/job/estimate.hpp"
+#include "capture/job/plan.hpp"
+#include "capture/job/prepare.hpp"
+#include "capture/job/run_capture.hpp"
+#include "capture/model/checkpoint.hpp"
+#include "capture/on_cpu.hpp"
+#include "capture/text/tokenizer.hpp"
+#include "qkgeom/io/capture.hpp"
+#include "qkgeom/io/capture_set.hpp"
+#include "tests/capture/capture_fixture.hpp"
+#include "tests/capture/forward/forward_fixture.hpp"
+
+namespace qkgeom {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+using test::bundled, test::put;
+
+class job : public test::capture_test {
+ protected:
+  job() {
+    options.selection.max_length = 48;
+    options.selection.sampler = {sampler_kind::all, 16, 1};
+  }
+  /// A copy of the model's folder whose config or weights a test may damage.
+  void copy_model() {
+    options.model.path = bundled / "stage1-step-1000";
+    fs::remove_all(folder / "model");
+    fs::create_directories(folder / "model");
+    for (const auto& e : fs::directory_iterator(options.model.path)) fs::copy(e.path(), folder / "model");
+    fs::copy(bundled / "tokenizer.json", folder / "model");
+    options.model.path = folder / "model";
+    for (const auto& e : fs::directory_iterator(options.model.path))
+      fs::permissions(e.path(), fs::perms::owner_write, fs::perm_options::add);
+  }
+  /// A model as that family's fixture describes it, with drawn weights and the bundled tokenizer, and a book.
+  void draw_model(const std::string& family) {
+    auto config = read_json(family_fixture(family).folder + "/config.json");
+    config["vocab_size"] = read_json(bundled / "stage1-step-1000" / "config.json")["vocab_size"];
+    options.model.path = folder / "model";
+    fs::create_directory(options.model.path);
+    std::ofstream(options.model.path / "config.json") << config;
+    fs::copy(bundled / "tokenizer.json", options.model.path);
+    options.model.untrained = 1;
+    test::write_books(folder / "books.jsonl", 1);
+    options.inputs.jsonl = folder / "books.jsonl";
+  }
+  /// Rewrites the weights: `change` may change each tensor, and returns whether it stays.
+  void change_weights(const std::function<bool(tensor_to_write&, std::vector<bf16>&)>& change) {
+    copy_model();
+    std::map<std::string, std::vector<bf16>> values;
+    std::vector<tensor_to_write> tensors;
+    {
+      const safetensors_file file(options.model.path / "model.safetensors");
+      for (const auto& t : file.tensors()) {
+        const auto v = file.values<bf16>(t);
+        auto& kept = values[t.name];
+        kept.assign(v.begin(), v.end());
+        tensor_to_write w{t.name, "BF16", t.shape, {}, {}};
+        if (!change(w, kept)) continue;
+        w.data = std::as_bytes(std::span(kept));
+        tensors.push_back(w);
+      }
+    }
+    fs::remove(options.model.path / "model.safetensors");
+    write_safetensors(options.model.path / "model.safetensors", tensors);
+  }
+};
+
+TEST_F(job, empty_short_and_long_documents) {
+  options.inputs.jsonl = write("d.jsonl",
+                               "{\"id\": \"none\", \"text\": \"\"}\n\n{\"id\": 7, \"text\": \"Amen\"}\n"
+                               "{\"text\": \"" +
+                                   std::string(400, 'x') + "\"}\r\n{\"id\": \"bad\", \"text\": \"a\xff z\"}");
+  const auto s = run();
+  EXPECT_EQ(s.documents, 4);
+  EXPECT_EQ(s.empty, 1);
+  EXPECT_THAT(notes.str(), HasSubstr("'none'"));
+  const auto c = capture::open(options.run.out);
+  const auto& documents = *c.manifest().documents;
+  ASSERT_EQ(documents.size(), 4u);
+  EXPECT_EQ(documents[0].tokens, 0);
+  EXPECT_EQ(documents[1].id, "7");
+  EXPECT_LT(documents[1].tokens, 16);
+  EXPECT_EQ(documents[2].id, "2");
+  EXPECT_EQ(documents[2].tokens, 48);
+  EXPECT_EQ(documents[3].id, "bad");
+  index_t rows = 0;
+  for (const auto& e : documents) rows += e.tokens;
+  EXPECT_EQ(c.read_layer(0).q.position.size, rows);
+  EXPECT_EQ(c.manifest().context_length, 48);
+  EXPECT_EQ(c.manifest().layers.size(), 8u);
+  EXPECT_FALSE(c.manifest().layers[3].rope);
+}
+
+TEST_F(job, rows_are_those_of_the_forward_pass) {
+  options.inputs.text = {write("a.txt", "In the beginning God created the heaven and the earth."),
+                         write("b.txt", "And the earth")};
+  options.selection.sampler = {sampler_kind::uniform, 16, 6};
+  options.selection.heads = 9;
+  options.selection.seed = 4;
+  run();
+  const auto c = capture::open(options.run.out);
+  const checkpoint weights(options.model.path);
+  thread_pool pool(1);
+  const auto model = cpu_forward_pass(read_description(read_json(options.model.path / "config.json")), weights,
+                                      compute_type::f32, 7, pool);
+  const auto tokens = tokenizer::load(bundled / "tokenizer.json");
+  std::map<index_t, std::size_t> next;
+  index_t heads = 0, rows = 0;
+  for (int document = 0; document < 2; ++document) {
+    const auto ids = tokens.encode(read_text(options.inputs.text[document], 1000), 48);
+    run_document(
+        *model, ids, rope_stage::post, [&](index_t layer, tensor_view<const float> q, tensor_view<const float>) {
+          for (const auto& info : c.manifest().layers) {
+            if (info.layer != layer) continue;
+            if (document == 0) heads += static_cast<index_t>(info.query_heads.size());
+            const auto kept = draw_tokens(
+                options.selection.sampler, q.rows,
+                {4, static_cast<std::uint32_t>(document), static_cast<std::uint32_t>(layer), draw::query_token});
+            c.read_layer(layer).visit([&]<class T>(const layer_view<T>& view) {
+              for (const std::int32_t t : kept) {
+                const auto r = static_cast<index_t>(next[layer]++);
+                ASSERT_LT(r, view.q.rows);
+                EXPECT_EQ(view.q_position[r], t);
+                EXPECT_EQ(view.q_document[r], document);
+                for (index_t h = 0; h < view.q.heads; ++h)
+                  for (index_t x = 0; x < view.q.dim; ++x)
+                    ASSERT_EQ(static_cast<float>(view.q.head(h)(r, x)), q.head(info.query_heads[h])(t, x));
+                ++rows;
+              }
+            });
+          }
+        });
+  }
+  EXPECT_EQ(heads, 9);
+  EXPECT_GT(rows, 0);
+}
+
+TEST_F(job, first_tokens_are_skipped_and_keys_stand_where_queries_do) {
+  options.inputs.text = {write("a.txt", "In the beginning God created the heaven and the earth.")};
+  options.selection.sampler = {sampler_kind::uniform, 4, 2, 5};
+  options.selection.same_positions = true;
+  const auto stand_alike = [](const captured_layer& l) {
+    return std::equal(l.q.position.begin(), l.q.position.end(), l.k.position.begin(), l.k.position.end());
+  };
+  run();
+  const auto same = capture::open(options.run.out);
+  index_t kept = 0;
+  for (const index_t layer : same.layers()) {
+    const auto rows = same.read_layer(layer);
+    EXPECT_TRUE(stand_alike(rows));
+    for (const std::int32_t t : rows.q.position) EXPECT_GE(t, 5);
+    kept += rows.q.rows;
+  }
+  EXPECT_GT(kept, 8);
+  EXPECT_EQ(same.manifest().extra["skip_first"], 5);
+  EXPECT_EQ(same.manifest().extra["same_positions"], true);
+  EXPECT_EQ(same.manifest().rate, 0.5);
+  options.selection.same_positions = false;
+  options.run.out = folder / "apart";
+  run();
+  const auto apart = capture::open(options.run.out);
+  bool different = false;
+  for (const index_t layer : apart.layers()) different |= !stand_alike(apart.read_layer(layer));
+  EXPECT_TRUE(different);
+}
+
+TEST_F(job, listed_heads_family_revision_and_labels_stand_in_the_manifest) {
+  options.inputs.jsonl = write("d.jsonl", R"({"text": "Amen", "labels": {"task": "T3.1", "bin": 128}, "language": "en"}
+{"text": "Amen amen", "language": "zh", "length": null}
+)");
+  options.inputs.label_fields = {"language", "length"};
+  options.selection.head_list = {{1, 7}, {4, 0}, {4, 3}};
+  options.model.family = "SmolLM3";
+  options.model.revision = "step-1000";
+  options.protocol.name = "mine";
+  options.model.rope_theta = 2e4;
+  run();
+  const auto c = capture::open(options.run.out);
+  const auto& m = c.manifest();
+  ASSERT_EQ(m.layers.size(), 2u);
+  EXPECT_THAT(m.layers[0].query_heads, ::testing::ElementsAre(7));
+  EXPECT_THAT(m.layers[0].key_heads, ::testing::ElementsAre(1));
+  EXPECT_THAT(m.layers[1].query_heads, ::testing::ElementsAre(0, 3));
+  EXPECT_EQ(m.family, "SmolLM3");
+  EXPECT_EQ(m.revision, "step-1000");
+  EXPECT_EQ(m.extra["study"], "mine");
+  EXPECT_EQ((*m.documents)[0].labels, json({{"task", "T3.1"}, {"bin", 128}, {"language", "en"}}));
+  EXPECT_EQ((*m.documents)[1].labels, json({{"language", "zh"}}));
+  // Frequencies of the other base: theta^(-2 / 32).
+  EXPECT_FLOAT_EQ(static_cast<float>(m.rope->inv_freq[1]), static_cast<float>(std::pow(2e4, -1.0 / 16)));
+  options.run.out = folder / "none";
+  options.selection.head_list = {{8, 0}};
+  EXPECT_THAT(refusal(), HasSubstr("layer 8 head 0 was asked for, but the model has 8 layers of 8 query heads"));
+  options.selection.head_list.clear();
+  options.inputs.jsonl = write("d.jsonl", R"({"text": "Amen", "labels": {"list": [1]}})");
+  EXPECT_THAT(refusal(), HasSubstr("line 1: label list must be"));
+  // What readers of the capture would refuse is refused before the first document runs.
+  const std::string name(5000, 'n');
+  for (const json& line : {json{{"text", "Amen"}, {"id", name}}, json{{"text", "Amen"}, {"labels", {{name, 1}}}},
+                           json{{"text", "Amen"}, {"labels", {{"task", name}}}}}) {
+    options.inputs.jsonl = write("d.jsonl", line.dump());
+    EXPECT_THAT(refusal(), HasSubstr("has 5000 bytes, more than the 4096 allowed"));
+  }
+}
+
+TEST_F(job, documents_begin_with_bos_or_with_nothing_by_option) {
+  copy_model();
+  fs::create_directories(folder / "tok");
+  fs::rename(options.model.path / "tokenizer.json", folder / "tok" / "tokenizer.json");
+  options.inputs.tokenizer = folder / "tok";  // a folder
+  options.inputs.text = {write("a.txt", "Amen")};
+  options.selection.layers = {0};
+  const auto first_tokens = [&](const char* name) {
+    options.run.out = folder / name;
+    run();
+    const auto rows = capture::open(options.run.out).read_layer(0);
+    return std::vector(rows.q.token.begin(), rows.q.token.end());
+  };
+  const auto plain = first_tokens("plain");
+  options.inputs.bos = bos_rule::prepend;
+  auto config = read_json(options.model.path / "config.json");
+  config.erase("bos_token_id");
+  write("model/config.json", config.dump());
+  EXPECT_THAT(refusal(), HasSubstr("names a BOS token"));
+  config["bos_token_id"] = 7;
+  write("model/config.json", config.dump());
+  auto expected = plain;
+  expected.insert(expected.begin(), 7);
+  EXPECT_EQ(first_tokens("config"), expected);
+  // The tokenizer's own BOS token counts first, and is not put before a text twice.
+  auto file = read_json(folder / "tok" / "tokenizer.json");
+  file["added_tokens"].push_back({{"id", 9}, {"content", "<s>"}, {"special", true}});
+  file["model"]["vocab"]["<s>"] = 9;
+  for (auto& [word, id] : file["model"]["vocab"].items())
+    if (id == 9 && word != "<s>") id = 1023;
+  write("tok/tokenizer.json", file.dump());
+  write("tok/tokenizer_config.json", R"({"bos_token": {"content": "<s>"}, "add_bos_token": true})");
+  expected[0] = 9;
+  EXPECT_EQ(first_tokens("tokenizer"), expected);
+  options.inputs.bos = bos_rule::as_tokenizer;
+  EXPECT_EQ(first_tokens("as-tokenizer"), expected);
+  options.inputs.bos = bos_rule::none;
+  EXPECT_EQ(first_tokens("none"), plain);
+  EXPECT_EQ(capture::open(options.run.out).manifest().extra["bos"], "none");
+}
+
+TEST_F(job, pre_rope_rows_differ_where_there_is_rotary_embedding) {
+  options.inputs.text = {write("a.txt", "In the beginning God created the heaven and the earth.")};
+  options.model.compute = compute_type::bf16;
+  run();
+  const auto post = capture::open(options.run.out);
+  options.run.out = folder / "pre";
+  options.selection.pre_rope = true;
+  run();
+  const auto pre = capture::open(options.run.out);
+  EXPECT_EQ(pre.manifest().rope_stage, "pre");
+  for (const index_t layer : {index_t{0}, index_t{3}}) {
+    const auto a = post.read_layer(layer), b = pre.read_layer(layer);
+    EXPECT_EQ(a.element, dtype::bf16);
+    ASSERT_EQ(a.q.bytes(), b.q.bytes());
+    EXPECT_EQ(std::memcmp(a.q.data, b.q.data, a.q.bytes()) == 0, layer == 3);
+  }
+}
+
+TEST_F(job, bad_lines_are_named_before_anything_is_written) {
+  const auto refused = [&](const std::string& text) {
+    options.inputs.jsonl = write("d.jsonl", "{\"text\": \"good\"}\n" + text);
+    const std::string message = refusal();
+    EXPECT_FALSE(fs::exists(options.run.out));
+    return message;
+  };
+  EXPECT_THAT(refused("{\"text\": "), HasSubstr("line 2"));
+  EXPECT_THAT(refused("{\"text\": \"\\ud8\"}"), HasSubstr("line 2"));
+  EXPECT_THAT(refused("{\"title\": \"x\"}"), HasSubstr("line 2: the field text is missing"));
+  EXPECT_THAT(refused("{\"text\": 5}"), HasSubstr("text must be a string, not 5"));
+  EXPECT_THAT(refused("[1]"), HasSubstr("object"));
+  options.inputs.jsonl = write("empty.jsonl", "\n");
+  EXPECT_THAT(refusal(), HasSubstr("no document"));
+}
+
+TEST_F(job, escapes_of_half_characters_are_read_as_ill_formed_utf8_is) {
+  const auto ids = [&](const std::string& text) {
+    options.inputs.jsonl = write("d.jsonl", "{\"text\": \"" + text + "\"}");
+    std::string read;
+    document_list(options.inputs).for_each([&](index_t, const document& d) { read = d.text; });
+    return read;
+  };
+  const std::string mark = "\xef\xbf\xbd";
+  EXPECT_EQ(ids("a\\ud800b"), "a" + mark + "b");
+  EXPECT_EQ(ids("\\uDC00"), mark);
+  EXPECT_EQ(ids("\\ud800\\ud83d\\ude00\\ude00"), mark + "\xf0\x9f\x98\x80" + mark) << "a pair stays a character";
+  EXPECT_EQ(ids("\\\\ud800"), "\\ud800") << "a backslash that is one";
+}
+
+TEST_F(job, a_finished_capture_is_that_of_its_documents_and_weights) {
+  options.inputs.text = {write("a.txt", "In the beginning God created")};
+  options.selection.max_length = 4;
+  copy_model();
+  run();
+  options.run.resume = true;
+  EXPECT_TRUE(run().was_complete);
+  write("a.txt", "And the earth was without form");  // the same name and number of tokens
+  EXPECT_THAT(refusal(), HasSubstr("other documents or weights"));
+  write("a.txt", "In the beginning God created");
+  EXPECT_TRUE(run().was_complete);
+  change_weights([](tensor_to_write&, std::vector<bf16>& v) {
+    v[7] = bf16::round(0.75f);
+    return true;
+  });
+  EXPECT_THAT(refusal(), HasSubstr("other documents or weights"));
+}
+
+TEST_F(job, weights_that_differ_past_the_first_megabyte_are_other_weights) {
+  options.inputs.text = {write("a.txt", "In the beginning God created")};
+  options.selection.max_length = 4;
+  options.run.resume = true;
+  const std::string last = "model.layers.5.mlp.down_proj.weight";
+  const auto change_last = [&] {
+    change_weights([&](tensor_to_write& t, std::vector<bf16>& v) {
+      if (t.name == last) v[v.size() / 2] = bf16::round(0.75f);
+      return true;
+    });
+  };
+  copy_model();
+  {
+    const safetensors_file file(options.model.path / "model.safetensors");
+    ASSERT_GT(file.at(last).data - file.tensors()[0].data, 1 << 20) << "it must lie past the first megabyte";
+  }
+  run();
+  EXPECT_TRUE(run().was_complete);
+  fs::rename(options.model.path, folder / "elsewhere");
+  fs::create_directories(folder / "x");
+  fs::rename(folder / "elsewhere", folder / "x" / "model");
+  options.model.path = folder / "x" / "model";
+  EXPECT_TRUE(run().was_complete) << "the same checkpoint in another place";
+  change_last();
+  EXPECT_THAT(refusal(), HasSubstr("other documents or weights"));
+  // An unfinished capture: what it has done, under the old weights.
+  copy_model();
+  options.run.out = folder / "unfinished";
+  run();
+  const auto m = read_json(options.run.out / "manifest.json");
+  auto done = m;
+  done.erase("inputs_sha256");
+  done.erase("weights_sha256");
+  auto settings = done;
+  settings.erase("examples");
+  settings.erase("shards");
+  const auto text = [](const json& j) { return manifest_text(parse_manifest(j.dump(), "test")); };
+  write("unfinished/progress.json", json{{"settings", text(settings)},
+                                         {"inputs", m["inputs_sha256"]},
+                                         {"weights", m["weights_sha256"]},
+                                         {"done", text(done)}}
+                                        .dump());
+  fs::remove(options.run.out / "manifest.json");
+  const auto progress = test::get(options.run.out / "progress.json");
+  change_last();
+  EXPECT_THAT(refusal(), HasSubstr("of other documents, another tokenizer or other weights"));
+  copy_model();
+  put(options.run.out / "progress.json", progress);
+  EXPECT_EQ(run().documents, 0) << "nothing is left to do";
+  EXPECT_EQ(read_json(options.run.out / "manifest.json"), m);
+}
+
+TEST_F(job, a_damaged_shard_is_neither_complete_nor_continued) {
+  options.inputs.text = {write("a.txt", "In the beginning God created")};
+  options.statistics.moments = true;
+  options.run.resume = true;
+  cpu_context cpu{{.threads = 1}};
+  const auto backend = cpu_backend(cpu);
+  run(backend);
+  EXPECT_TRUE(run(backend).was_complete);
+  for (const char* name : {"shard-00000.safetensors", "moments-00.safetensors"}) {
+    const std::string good = test::get(options.run.out / name);
+    for (const std::size_t at : {std::size_t{9}, good.size() / 2, good.size() - 1}) {
+      std::string bad = good;
+      bad[at] = static_cast<char>(bad[at] ^ 16);
+      put(options.run.out / name, bad);
+      EXPECT_THAT(test::message_of([&] { run(backend); }), HasSubstr(std::string(name) + " is damaged"));
+    }
+    put(options.run.out / name, good.substr(0, 500));
+    EXPECT_THAT(test::message_of([&] { run(backend); }), HasSubstr(std::string(name) + " is damaged"));
+    put(options.run.out / name, good);
+  }
+  EXPECT_TRUE(run(backend).was_complete);
+}
+
+TEST_F(job, captures_of_parts_equal_one_of_all_row_for_row) {
+  test::write_books(folder / "d.jsonl", 5);
+  write("d.jsonl", test::get(folder / "d.jsonl") + "\n{\"text\": \"In the beginning\"}\n");  // its id is its number
+  options.inputs.jsonl = folder / "d.jsonl";
+  options.selection.sampler = {sampler_kind::uniform, 16, 5};
+  run();
+  const auto whole = capture::open(options.run.out);
+  std::vector<capture> parts;
+  for (const index_t first : {index_t{0}, index_t{2}}) {
+    options.inputs.skip = first;
+    options.inputs.count = first == 0 ? 2 : -1;
+    options.run.out = folder / ("part" + std::to_string(first));
+    run();
+    parts.push_back(capture::open(options.run.out));
+  }
+  EXPECT_FALSE(parts[0].manifest().extra.contains("skip_examples"));
+  EXPECT_EQ(parts[1].manifest().extra["skip_examples"], 2);
+  const capture_set set(std::move(parts));
+  EXPECT_EQ(set.listed_documents(), *whole.manifest().documents);
+  EXPECT_EQ(whole.manifest().documents->back().id, "5");
+  for (const index_t layer : whole.layers()) {
+    const auto a = whole.read_layer(layer), b = set.read_layer(layer);
+    for (const auto& [x, y] : {std::pair{&a.q, &b.q}, std::pair{&a.k, &b.k}}) {
+      ASSERT_EQ(x->rows, y->rows);
+      EXPECT_GT(x->rows, 20);
+      const auto list = [](const auto& v) { return std::vector(v.begin(), v.end()); };
+      EXPECT_EQ(list(x->position), list(y->position));
+      EXPECT_EQ(list(x->document), list(y->document));
+      EXPECT_EQ(list(x->token), list(y->token));
+      EXPECT_EQ(std::memcmp(x->data, y->data, x->bytes()), 0);
+    }
+  }
+  options.inputs.skip = 6;
+  options.run.out = folder / "none";
+  EXPECT_THAT(refusal(), HasSubstr("there is no document"));
+}
+
+TEST_F(job, a_model_is_called_by_its_name) {
+  options.inputs.text = {write("a.txt", "Amen")};
+  const auto name = [&] {
+    fs::remove_all(options.run.out);
+    run();
+    return capture::open(options.run.out).manifest().model.name;
+  };
+  EXPECT_EQ(name(), "stage1-step-1000") << "the folder";
+  copy_model();
+  const std::string hash = "93efa2f097d58c2a74874c7e644dbc9b0cee75a2";
+  const auto move_to = [&](const fs::path& to) {
+    fs::create_directories(to.parent_path());
+    fs::rename(options.model.path, to);
+    options.model.path = to;
+  };
+  move_to(folder / "models--HuggingFaceTB--SmolLM2-135M" / "snapshots" / hash);
+  EXPECT_EQ(name(), "SmolLM2-135M");
+  fs::create_directory_symlink(options.model.path, folder / "link");
+  options.model.path = folder / "link";
+  EXPECT_EQ(name(), "SmolLM2-135M");
+  options.model.path = fs::canonical(options.model.path);
+  move_to(folder / hash);
+  EXPECT_EQ(name(), hash);
+  auto config = read_json(options.model.path / "config.json");
+  config["_name_or_path"] = "org/Model-7B";
+  write(hash + "/config.json", config.dump());
+  EXPECT_EQ(name(), "Model-7B");
+  move_to(folder / "fine-tuned");
+  EXPECT_EQ(name(), "fine-tuned") << "there _name_or_path is the model that it was made from";
+  options.model.name = "mine";
+  EXPECT_EQ(name(), "mine");
+}
+
+TEST_F(job, a_length_beyond_the_models_context_is_noted) {
+  options.inputs.text = {write("a.txt", "Amen")};
+  options.selection.max_length = 512;
+  EXPECT_EQ(run().note, "");
+  EXPECT_FALSE(capture::open(options.run.out).manifest().extra.contains("model_context"));
+  options.selection.max_length = 513;
+  options.run.out = folder / "longer";
+  EXPECT_THAT(run().note, HasSubstr("cut at 513 tokens, beyond the 512 that the model was made for"));
+  EXPECT_THAT(notes.str(), HasSubstr("note: documents are cut at 513 tokens"));
+  EXPECT_EQ(capture::open(options.run.out).manifest().extra["model_context"], 512);
+  std::ostringstream plan, none;
+  print_estimate(plan, estimate_capture(options, none));
+  EXPECT_THAT(plan.str(), HasSubstr("documents are cut at 513 tokens, beyond the 512"));
+  for (const char* scaling : {"yarn:4:512", "linear:2", "llama3:4:1:4:512", "dynamic:2"}) {
+    options.model.rope_scaling = scaling;
+    options.run.out = folder / scaling;
+    EXPECT_EQ(run().note, "") << "the scaling stretches the context";
+    EXPECT_FALSE(capture::open(options.run.out).manifest().extra.contains("rope_scaling_from"));
+  }
+  options.run.out = folder / "short";
+  options.selection.max_length = 512;
+  run();
+  EXPECT_THAT(notes.str(), HasSubstr("dynamic scaling of the rotary embedding acts past 512 tokens, and never in a "
+                                     "context of 512"));
+  EXPECT_EQ(capture::open(options.run.out).manifest().extra["rope_scaling_from"], 512);
+  const char* const too_short =
+      "note: the dynamic scaling of the rotary embedding acts past 512 tokens, and the longest document has 3\n";
+  EXPECT_THAT(notes.str(), testing::Not(HasSubstr(too_short))) << "the context ends there";
+  options.run.out = folder / "long";
+  options.selection.max_length = 1024;
+  run();
+  EXPECT_THAT(notes.str(), HasSubstr(too_short));
+  std::ostringstream planned;
+  estimate_capture(options, planned);
+  EXPECT_THAT(planned.str(), HasSubstr(too_short));
+  options.inputs.text = {bundled / "tokenizer.json"};
+  estimate_capture(options, none);
+  EXPECT_THAT(none.str(), testing::Not(HasSubstr("the longest document has")));
+}
+
+TEST_F(job, a_bucket_is_a_sixteenth_of_the_context_where_nobody_says_otherwise) {
+  options.inputs.text = {bundled / "tokenizer.json"};
+  options.selection.max_length = 50;
+  options.selection.sampler = {.bucket_size = 0, .rate = 4};  // of 4 tokens: all are kept
+  EXPECT_EQ(run().rows, 8 * (50 + 50));                       // queries and keys of eight layers
+  const auto manifest = capture::open(options.run.out).manifest();
+  EXPECT_EQ(manifest.bucket.size, 4);
+  EXPECT_EQ(manifest.rate, 1);
+  EXPECT_EQ(manifest.usual_bucket_size(), 4);
+}
+
+TEST_F(job, few_tokens_for_a_query_model_are_noted) {
+  options.inputs.text = {write("a.txt", "Amen"), bundled / "tokenizer.json", bundled / "tokenizer.json"};
+  options.selection.sampler = {.bucket_size = 0, .rate = 2};
+  run();
+  EXPECT_THAT(notes.str(), HasSubstr("about 6 queries of a head are expected in a bucket"));
+  EXPECT_THAT(notes.str(), testing::Not(HasSubstr("later buckets stay empty")));
+  options.selection.max_length = 4096;
+  options.selection.sampler.rate = 16;
+  options.inputs.text.resize(1);
+  options.run.out = folder / "short";
+  run();
+  EXPECT_THAT(notes.str(), testing::Not(HasSubstr("are expected")));
+  EXPECT_THAT(notes.str(), HasSubstr("--max-length 3 ends the context there, with buckets of 1\n"));
+}
+
+TEST_F(job, labels_that_no_document_has_and_heads_that_are_not_there_are_noted) {
+  options.inputs.jsonl = write("d.jsonl", "{\"text\": \"Amen\", \"kind\": 1}\n{\"text\": \"Amen\"}\n");
+  options.inputs.label_fields = {"kind", "knid"};
+  options.selection.heads = 65;
+  run();
+  EXPECT_THAT(notes.str(), HasSubstr("no document has a field 'knid'"));
+  EXPECT_THAT(notes.str(), testing::Not(HasSubstr("'kind'")));
+  EXPECT_THAT(notes.str(), HasSubstr("have 64 query heads; all are taken, not 65"));
+}
+
+TEST_F(job, a_bucket_as_long_as_the_context_is_noted) {
+  options.inputs.text = {write("a.txt", "Amen")};
+  options.selection.sampler = {sampler_kind::uniform, 48, 1};
+  run();
+  EXPECT_THAT(notes.str(), HasSubstr("--bucket-size 3 is a sixteenth"));
+  options.selection.sampler.bucket_size = 47;
+  options.run.out = folder / "narrower";
+  run();
+  EXPECT_THAT(notes.str(), testing::Not(HasSubstr("covers the whole context")));
+  // A size that was asked for stays.
+  EXPECT_THAT(notes.str(), HasSubstr("--max-length 3 ends the context there\n"));
+  options.inputs.text = {write("empty.txt", "")};
+  options.run.out = folder / "empty";
+  run();
+  EXPECT_THAT(notes.str(), testing::Not(HasSubstr("longest")));
+}
+
+TEST_F(job, a_finished_or_foreign_folder_is_not_overwritten) {
+  options.inputs.text = {write("a.txt", "Amen")};
+  run();
+  EXPECT_THAT(refusal(), HasSubstr("already holds one"));
+  options.run.resume = true;
+  EXPECT_TRUE(run().was_complete);
+  options.selection.seed = 9;
+  EXPECT_THAT(refusal(), HasSubstr("other settings"));
+  options.run.out = folder / "foreign";
+  fs::create_directories(options.run.out);
+  write("foreign/x.safetensors", "");
+  EXPECT_THAT(refusal(), HasSubstr("x.safetensors"));
+}
+
+TEST_F(job, weights_that_are_missing_misshapen_or_not_finite) {
+  options.inputs.text = {write("a.txt", "Amen")};
+  const std::string name = "model.layers.2.self_attn.k_proj.weight";
+  change_weights([&](tensor_to_write& t, auto&) { return t.name != name; });
+  EXPECT_THAT(refusal(), HasSubstr("has no tensor " + name));
+  change_weights([&](tensor_to_write& t, auto&) {
+    if (t.name == name) std::swap(t.shape[0], t.shape[1]);
+    return true;
+  });
+  EXPECT_THAT(refusal(), HasSubstr(name + " must have shape (64, 128)"));
+  change_weights([&](tensor_to_write& t, std::vector<bf16>& v) {
+    if (t.name == name) v[77] = bf16{0x7fc0};
+    return true;
+  });
+  EXPECT_THAT(refusal(), HasSubstr(name + " holds NaN at entry 77"));
+  std::vector<bf16> rows(64 * 128);
+  const checkpoint weights(options.model.path);
+  weights.read_bf16(name, {64, 128}, 1, 63, rows.data());
+  EXPECT_THAT(test::message_of([&] {
+                weights.read_bf16(name, {64, 128}, 0, 64, rows.data());
+              }),
+              HasSubstr(name + " holds NaN at entry 77"));
+  EXPECT_FALSE(fs::exists(options.run.out / "manifest.json"));
+}
+
+TEST_F(job, layers_after_the_last_captured_one_and_the_rest_of_that_one_are_not_read) {
+  options.inputs.text = {write("a.txt", "In the beginning God created the heaven and the earth.")};
+  options.selection.layers = {0, 2};
+  run();
+  const std::string whole = read_text(options.run.out / "shard-00000.safetensors", 1 << 20);
+  change_weights([&](tensor_to_write& t, auto&) {
+    const std::string layers = "model.layers.";
+    if (t.name.rfind(layers, 0) != 0) return t.name.find("embed") != std::string::npos;
+    const int layer = std::stoi(t.name.substr(layers.size()));
+    const auto names = {"input_layernorm", "q_proj", "k_proj"};
+    return layer < 2 || (layer == 2 && std::any_of(names.begin(), names.end(), [&](const char* name) {
+                           return t.name.find(name) != std::string::npos;
+                         }));
+  });
+  fs::rename(options.model.path, folder / "stage1-step-1000");
+  options.model.path = folder / "stage1-step-1000";
+  options.run.out = folder / "cut";
+  run();
+  EXPECT_EQ(read_text(options.run.out / "shard-00000.safetensors", 1 << 20), whole);
+  options.statistics.loss = true;
+  options.run.out = folder / "loss";
+  EXPECT_THAT(refusal(), HasSubstr("has no tensor model.layers.2."));
+}
+
+TEST_F(job, shards_of_an_index_that_are_missing_or_broken) {
+  options.inputs.text = {write("a.txt", "Amen")};
+  copy_model();
+  fs::remove(options.model.path / "model.safetensors");
+  EXPECT_THAT(refusal(), HasSubstr("neither model.safetensors nor"));
+  write("model/model.safetensors.index.json", R"({"weight_map": {"a": "gone.safetensors"}})");
+  EXPECT_THAT(refusal(), HasSubstr("gone.safetensors"));
+  write("model/model.safetensors.index.json", R"({"weight_map": {"a": "../outside"}})");
+  EXPECT_THAT(refusal(), HasSubstr("plain name"));
+  fs::create_directory(options.model.path / "unreadable");
+  write("model/model.safetensors.index.json", R"({"weight_map": {"a": "unreadable"}})");
+  EXPECT_THAT(refusal(), HasSubstr("unreadable"));
+  write("model/model.safetensors", "short");
+  EXPECT_THAT(refusal(), HasSubstr("not a safetensors file"));
+}
+
+TEST_F(job, a_tokenizer_of_another_model_is_noticed) {
+  copy_model();
+  auto file = read_json(options.model.path / "tokenizer.json");
+  file["added_tokens"].push_back({{"id", 5000}, {"content", "Amen"}, {"special", true}});
+  write("model/tokenizer.json", file.dump());
+  options.inputs.text = {write("a.txt", "Amen")};
+  EXPECT_THAT(refusal(), HasSubstr("token id 5000 at position 0 is outside the model's vocabulary of 1024"));
+  fs::remove(options.model.path / "tokenizer.json");
+  EXPECT_THAT(refusal(), HasSubstr("no tokenizer.json"));
+}
+
+// The bundled model's README has 3.074 nats per token for this checkpoint, over sixteen contexts of each book; here is
+// the first of each.
+TEST_F(job, softmax_and_losses_stand_in_a_capture_by_document) {
+  options.inputs.jsonl = write("d.jsonl", "{\"text\": \"\"}\n" + test::get(test::bundled / "heldout.jsonl"));
+  options.statistics.softmax = options.statistics.loss = true;
+  options.selection.max_length = 513;
+  options.selection.head_list = {{0, 3}, {1, 0}};
+  options.selection.sampler = {.bucket_size = 100};
+  options.statistics.bucket_size = 100;
+  const auto summary = run();
+  EXPECT_EQ(summary.loss_tokens, 12 * 512);
+  EXPECT_NEAR(summary.loss, 3.07, 0.25);
+  const auto c = capture::open(options.run.out);
+  const auto file = c.file(0);
+  const auto count = file->values<double>("layer.0.attention.count"), sums = file->values<double>("loss.sum");
+  const auto tokens = file->values<double>("loss.count"), distance = file->values<double>("layer.0.attention.distance");
+  ASSERT_EQ(count.size(), 13u * 6);
+  double loss = 0, mass = 0, queries = 0;
+  for (std::size_t b = 0; b < 6; ++b) EXPECT_EQ(count[b] + tokens[b] + sums[b], 0);  // the empty document
+  for (std::size_t b = 6; b < 12; ++b) EXPECT_EQ(count[b], b < 11 ? 100 : 13);
+  for (const double x : sums) loss += x;
+  for (const double x : count) queries += x;
+  for (const double x : distance) mass += x;
+  EXPECT_NEAR(loss / (12 * 512), summary.loss, 1e-12);
+  EXPECT_NEAR(mass, queries, 1e-6);
+  EXPECT_EQ(file->at("layer.1.attention.first").shape, (std::vector<index_t>{13, 1, 6, 3}));
+  EXPECT_EQ(file->at("layer.1.attention.distance").shape, (std::vector<index_t>{13, 1, 6, 11}));
+}
+
+TEST(sinks, of_captured_heads_are_in_the_manifest) {
+  const auto f = family_fixture("gpt-oss");
+  const auto d = f.description();
+  capture_manifest m = plan_capture(d, "m", "", {.head_list = {{0, 3}, {1, 0}, {1, 5}}, .include_windowed = true});
+  add_sinks(m, d, checkpoint(f.folder));
+  const safetensors_file weights(f.folder + "/model.safetensors");
+  const auto first = weights.values<bf16>("model.layers.0.self_attn.sinks"),
+             second = weights.values<bf16>("model.layers.1.self_attn.sinks");
+  const json expected{{"0", {static_cast<float>(first[3])}},
+                      {"1", {static_cast<float>(second[0]), static_cast<float>(second[5])}}};
+  EXPECT_EQ(parse_manifest(manifest_text(m), "m").extra["sinks"], expected);
+}
+
+/// Gemma 4: full layers and sliding ones have heads of their own sizes, and a capture has one.
+TEST_F(job, layers_with_other_heads_take_a_capture_of_their_own) {
+  draw_model("gemma4-text");
+  options.statistics.softmax = options.statistics.loss = true;
+  run();
+  EXPECT_THAT(notes.str(), HasSubstr("layers 0,2 (2 key heads of size 20)"));
+  const auto full = capture_set::open({options.run.out});
+  EXPECT_EQ(full.manifest().layers.size(), 2u);
+  EXPECT_EQ(full.read_layer(3).view<float>().q.dim, 24);
+  EXPECT_EQ(full.read_layer(3).view<float>().k.heads, 1);
+  EXPECT_EQ(full.manifest().rope_of(full.manifest().layers[0])->inv_freq.back(), 0);
+
+  options.selection.layers = {0, 2};
+  options.run.out = folder / "sliding";
+  run();
+  const auto sliding = capture_set::open({options.run.out});
+  EXPECT_EQ(sliding.manifest().model.head_dim, 20);
+  EXPECT_EQ(sliding.manifest().rope_of(sliding.manifest().layers[0])->rotary_dim, 20);
+  EXPECT_EQ(sliding.read_layer(2).view<float>().k.heads, 2);
+  options.selection.layers = {0, 1};
+  options.run.out = folder / "both";
+  EXPECT_THAT(refusal(), HasSubstr("a capture holds layers of one kind, such as --layers 0"));
+}
+
+/// Latent attention: a capture names the parts of its heads, and each can be read alone, with the whole's scale.
+TEST_F(job, head_parts_are_in_the_manifest_and_are_read_apart) {
+  draw_model("deepseek-v3");
+  run();
+
+  const auto whole = capture_set::open({options.run.out});
+  const auto& m = whole.manifest();
+  EXPECT_EQ(m.model.head_dim, 20);
+  EXPECT_EQ(m.extra.at("head_parts"), (json{{"nope", {0, 12}}, {"rope", {12, 20}}}));
+  EXPECT_EQ(m.rope->first, 12);
+  EXPECT_EQ(m.rope->rotary_dim, 8);
+  const double growth = 0.1 * 0.7 * std::log(4.0) + 1;
+  EXPECT_NEAR(m.score_scale.value(), growth * growth / std::sqrt(20.0), 1e-12);
+
+  const auto nope = head_part(whole, "nope"), rope = head_part(whole, "rope");
+  EXPECT_EQ(nope.manifest().score_scale, m.score_scale);
+  EXPECT_FALSE(nope.manifest().layers[1].rope);
+  EXPECT_FALSE(nope.manifest().rope);
+  EXPECT_EQ(rope.manifest().rope->first, 0);
+  EXPECT_EQ(rope.manifest().rope->inv_freq, m.rope->inv_freq);
+  const auto all = whole.read_layer(1), first = nope.read_layer(1), second = rope.read_layer(1);
+  const auto x = all.view<float>().k, a = first.view<float>().k, b = second.view<float>().k;
+  ASSERT_EQ(a.dim, 12);
+  ASSERT_EQ(b.dim, 8);
+  ASSERT_GT(x.rows, 3);
+  for (index_t h = 0; h < x.heads; ++h)
+    for (index_t r = 0; r < x.rows; ++r)
+      for (index_t c = 0; c < x.dim; ++c)
+        EXPECT_EQ(x.head(h).row(r)[c], c < 12 ? a.head(h).row(r)[c] : b.head(h).row(r)[c - 12]);
+  EXPECT_THROW(head_part(whole, "value"), error);
+  EXPECT_THROW(head_part(nope, "nope"), error);
+}
+
+}  // namespace
+}  // namespace qkgeom

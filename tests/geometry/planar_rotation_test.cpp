@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/geometry/pca.hpp"
+#include "qkgeom/geometry/planar_rotation.hpp"
+#include "qkgeom/planted/planted_head.hpp"
+#include "tests/common/refusal.hpp"
+
+namespace {
+
+using namespace qkgeom;
+
+template <class F>
+void with_moments(const planted_head& spec, F&& f) {
+  const auto rows = plant<double>(spec);
+  cpu_context ctx{{.threads = 1}};
+  f(ctx, accumulate(ctx, rows.view(), uniform_buckets{1024}, {.context_length = spec.context_length}));
+}
+
+TEST(rotation, zero_drift_gives_no_axis_a_and_b_from_the_whole_difference) {
+  auto rows = plant<double>({.dim = 4, .documents = 1, .rows = 100});
+  for (auto* t : {&rows.q_position, &rows.k_position})
+    std::fill(t->begin(), t->end(), 17);  // constant positions: Cov(x, t) = 0
+  cpu_context ctx{{.threads = 1}};
+  const auto m = accumulate(ctx, rows.view(), uniform_buckets{1024}, {.context_length = 8192});
+  const auto r = planar_rotation(ctx, m);
+  EXPECT_EQ(dense::norm(r.drift_axis), 0);
+  EXPECT_EQ(r.k.alpha, 0);
+  EXPECT_EQ(r.q.mu, 0);
+  EXPECT_EQ(r.bias.strength, 0);
+  EXPECT_EQ(r.q.r, 0);
+  EXPECT_NEAR(dense::norm(r.separation_axis), 1, 1e-14);
+  EXPECT_NEAR(r.q.mu_b - r.k.mu_b, dense::norm(dense::difference(m.q.total.mean, m.k.total.mean)), 1e-12);
+  const auto p = pca(ctx, m);
+  EXPECT_EQ(p.head_class, head_class::content_focused);
+  EXPECT_EQ(p.q_linear_share, 0);
+}
+
+TEST(rotation, equal_centroids_give_no_axis_b) {
+  auto rows = plant<double>({.dim = 4, .documents = 1, .rows = 100});
+  rows.k = rows.q;
+  rows.k_position = rows.q_position;
+  cpu_context ctx{{.threads = 1}};
+  const auto r = planar_rotation(ctx, accumulate(ctx, rows.view(), uniform_buckets{1024}, {.context_length = 8192}));
+  EXPECT_EQ(dense::norm(r.separation_axis), 0);
+  EXPECT_EQ(r.separation_strength, 0);
+}
+
+TEST(rotation, a_side_that_drifts_beside_the_axis_is_off_it) {
+  cpu_context ctx{{.threads = 1}};
+  std::vector<double> q, k;
+  std::vector<std::int32_t> t, e(8);
+  for (int i = 0; i < 8; ++i) {
+    const double y = 2 * i - 7;
+    q.insert(q.end(), {y, 0.0});
+    k.insert(k.end(), {-y, y});  // the pool drifts along the second coordinate
+    t.push_back(i);
+  }
+  const vector_view<const std::int32_t> position{t.data(), 8}, document{e.data(), 8};
+  const head_view<double> h{{q.data(), 8, 2, 2}, position, document, {k.data(), 8, 2, 2}, position, document, {}};
+  const auto r = planar_rotation(ctx, accumulate(ctx, h, uniform_buckets{4}));
+  EXPECT_EQ(r.drift_axis, (std::vector<double>{0, 1}));
+  EXPECT_EQ(r.q.drift_off_a, 1);
+  EXPECT_NEAR(r.k.drift_off_a, 0.5, 1e-12);
+}
+
+TEST(rotation, in_one_dimension_there_is_no_second_axis) {
+  cpu_context ctx{{.threads = 1}};
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const std::vector<double> drift{0.01}, mean{0.3};
+    const auto rows = plant<double>(
+        {.dim = 1, .context_length = 512, .documents = 2, .rows = 40, .seed = seed, .mean_q = mean, .drift_k = drift});
+    const auto r = planar_rotation(ctx, accumulate(ctx, rows.view(), uniform_buckets{128}),
+                                   {.separation = separation_axis_kind::top_eigenvector});
+    EXPECT_NEAR(std::abs(r.drift_axis[0]), 1, 1e-15);
+    EXPECT_EQ(r.separation_axis[0], 0) << seed;
+    EXPECT_NEAR(r.plane_var_fraction, 1, 1e-12);
+  }
+}
+
+TEST(geometry, constant_rows_are_no_error) {
+  auto rows = plant<double>({.dim = 4, .documents = 1, .rows = 50});
+  std::fill(rows.q.begin(), rows.q.end(), 0.1);
+  std::fill(rows.k.begin(), rows.k.end(), 0.1);
+  cpu_context ctx{{.threads = 1}};
+  const auto m = accumulate(ctx, rows.view(), uniform_buckets{1024}, {.context_length = 8192});
+  const auto p = pca(ctx, m);
+  for (const double x : p.explained_variance) EXPECT_EQ(x, 0);
+  for (const double x : p.r_q) EXPECT_EQ(x, 0);
+  const auto r = planar_rotation(ctx, m, {.separation = separation_axis_kind::top_eigenvector});
+  EXPECT_EQ(r.var_frac_a, 0);
+  EXPECT_EQ(r.bias.strength, 0);
+}
+
+TEST(geometry, a_side_without_rows_is_refused) {
+  auto rows = plant<double>({.dim = 4, .documents = 1, .rows = 50});
+  rows.k.clear();
+  rows.k_position.clear();
+  rows.k_document.clear();
+  cpu_context ctx{{.threads = 1}};
+  const auto m = accumulate(ctx, rows.view(), uniform_buckets{1024}, {.context_length = 8192});
+  EXPECT_THROW(pca(ctx, m), error);
+  EXPECT_THROW(planar_rotation(ctx, m), error);
+}
+
+/// Both sides drift along g; closed forms of section 4.3 with Var(t) = L^2 / 12.
+TEST(planted, rotation_comes_back_within_its_error) {
+  const index_t d = 16, L = 8192;
+  planted_head spec{.dim = d, .context_length = L, .documents = 20, .rows = 2000, .seed = 21};
+  std::vector<double> g(d);
+  g[2] = 0.6;
+  g[5] = -0.8;
+  const double q_slope = 3e-4, k_slope = 4e-4, mean = 1.5;
+  spec.drift_q = dense::scaled(g, q_slope);
+  spec.drift_k = dense::scaled(g, k_slope);
+  spec.mean_q = dense::scaled(g, mean);
+  spec.mean_k.assign(d, 0);
+  spec.mean_k[7] = -2;
+  with_moments(spec, [&](cpu_context& ctx, const head_moments& m) {
+    const auto r = planar_rotation(ctx, m);
+    const double n = static_cast<double>(spec.documents * spec.rows), sd_t = L / std::sqrt(12.0),
+                 se_slope = 1 / (sd_t * std::sqrt(n));
+    EXPECT_NEAR(std::abs(dense::dot(r.drift_axis, g)), 1, 1e-3);
+    EXPECT_NEAR(r.q.alpha, q_slope, 4 * se_slope);
+    EXPECT_NEAR(r.k.alpha, k_slope, 4 * se_slope);
+    // mu_q_a holds the noise of the axis too: each of d - 1 directions is off by se / slope.
+    const double se_mean = std::sqrt((1 + q_slope * q_slope * sd_t * sd_t) / n);
+    EXPECT_NEAR(r.q.mu, mean, 4 * se_mean + 4 * 2 * se_slope / k_slope);
+    EXPECT_NEAR(r.bias.strength, mean * k_slope, 0.02 * mean * k_slope);
+    const auto correlation_of = [&](double slope) { return slope * sd_t / std::sqrt(1 + slope * slope * sd_t * sd_t); };
+    EXPECT_NEAR(r.q.r, correlation_of(q_slope), 4 / std::sqrt(n));
+    EXPECT_NEAR(r.k.r, correlation_of(k_slope), 4 / std::sqrt(n));
+    EXPECT_GT(r.bias.strength, 0);  // later keys score higher: recency
+    EXPECT_NEAR(dense::dot(r.drift_axis, r.separation_axis), 0, 1e-15);
+    EXPECT_GT(r.q.mu_b, r.k.mu_b);
+    EXPECT_NEAR(r.q.cos_a_beta, 1, 1e-3);
+    EXPECT_LT(r.residual_pos_r, 1e-13);
+    const auto p = pca(ctx, m);
+    EXPECT_NEAR(p.q_linear_share, q_slope * q_slope * sd_t * sd_t / (q_slope * q_slope * sd_t * sd_t + d), 0.005);
+    double shares = 0;
+    for (const double e : p.explained_variance) shares += e;
+    EXPECT_NEAR(shares, 1, 1e-12);
+  });
+}
+
+planted_rows<double> drifting() {
+  return plant<double>({.dim = 3,
+                        .context_length = 1000,
+                        .documents = 4,
+                        .rows = 30,
+                        .seed = 8,
+                        .mean_q = {1, -2, 0.5},
+                        .mean_k = {0.3, 0, 1},
+                        .drift_q = {1e-3, 0, 2e-3},
+                        .drift_k = {2e-3, 1e-3, 0},
+                        .root_q = {1, 0, 0, 0.5, 1, 0, 0, 0.2, 0.7}});
+}
+
+TEST(context_units, slopes_times_the_context_length) {
+  const auto rows = drifting();
+  cpu_context ctx{{.threads = 1}};
+  const auto m = accumulate(ctx, rows.view(), uniform_buckets{100}, {.context_length = 1000});
+  const auto r = planar_rotation(ctx, m);
+  EXPECT_DOUBLE_EQ(r.q.alpha_context, 1000 * r.q.alpha);
+  EXPECT_DOUBLE_EQ(r.k.alpha_context, 1000 * r.k.alpha);
+  EXPECT_DOUBLE_EQ(r.bias.context, r.q.mu * r.k.alpha_context);
+  EXPECT_DOUBLE_EQ(r.bias.alpha_k_b_context, 1000 * r.bias.alpha_k_b);
+  EXPECT_DOUBLE_EQ(r.bias.context_b, r.q.mu_b * r.bias.alpha_k_b_context);
+  EXPECT_NE(r.bias.context, 0);
+  EXPECT_NE(r.bias.context_b, 0);
+  // Buckets may end before the context does.
+  const auto some = accumulate(ctx, rows.view(), edge_buckets{{0, 100, 300}}, {.context_length = 1000});
+  EXPECT_DOUBLE_EQ(planar_rotation(ctx, some).k.alpha_context, 300 * r.k.alpha);
+  EXPECT_DOUBLE_EQ(planar_rotation(ctx, some, {.context_length = 1000}).k.alpha_context, 1000 * r.k.alpha);
+}
+
+TEST(context_units, spread_of_score_differences_is_that_of_all_queries_and_pairs_of_keys) {
+  const auto rows = drifting();
+  cpu_context ctx{{.threads = 1}};
+  const auto m = accumulate(ctx, rows.view(), uniform_buckets{100}, {.context_length = 1000});
+  const auto r = planar_rotation(ctx, m);
+  const auto& mu = m.q.total.mean;
+  const std::size_t n = rows.q.size() / 3, n_k = rows.k.size() / 3;
+  double of_mean = 0, about_mean = 0, pairs = 0;
+  for (std::size_t i = 0; i < n_k; ++i)
+    for (std::size_t j = 0; j < i; ++j) {
+      const auto score = [&](const double* q) {
+        double s = 0;
+        for (std::size_t c = 0; c < 3; ++c) s += q[c] * (rows.k[3 * i + c] - rows.k[3 * j + c]);
+        return s;
+      };
+      ++pairs;
+      const double mean = score(mu.data());
+      of_mean += mean * mean;
+      for (std::size_t q = 0; q < n; ++q) {
+        const double off = score(&rows.q[3 * q]) - mean;
+        about_mean += off * off / (static_cast<double>(n) - 1);
+      }
+    }
+  EXPECT_NEAR(r.score_sd_mean_query, std::sqrt(of_mean / pairs), 1e-12);
+  EXPECT_NEAR(r.score_sd, std::sqrt((of_mean + about_mean) / pairs), 1e-12);
+  EXPECT_DOUBLE_EQ(r.bias.context_in_sd, r.bias.context / r.score_sd);
+  EXPECT_DOUBLE_EQ(r.bias.context_in_sd_mean_query, r.bias.context / r.score_sd_mean_query);
+}
+
+TEST(context_units, equal_keys_have_no_spread_and_no_bias_in_units_of_it) {
+  auto rows = drifting();
+  std::fill(rows.k.begin(), rows.k.end(), 0.25);
+  cpu_context ctx{{.threads = 1}};
+  const auto r = planar_rotation(ctx, accumulate(ctx, rows.view(), uniform_buckets{100}, {.context_length = 1000}));
+  EXPECT_EQ(r.score_sd, 0);
+  EXPECT_EQ(r.bias.context_in_sd, 0);
+  EXPECT_EQ(r.bias.context_in_sd_mean_query, 0);
+}
+
+}  // namespace
