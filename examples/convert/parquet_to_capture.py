@@ -118,29 +118,18 @@ def guessed_manifest(a, layers):
     grid = {"kind": "log2" if a.log2 else "uniform", "size": a.bucket_size} if a.bucket_size else guess_bucket(bucket, position)
     if not np.array_equal(bucket_of(grid, position), bucket):
         raise ConversionError(f"--bucket-size {a.bucket_size}: column bucket says otherwise")
-    longest = int(position.max()) + 1
-    last = int(bucket.max()) + 1
+    longest, last = int(position.max()) + 1, int(bucket.max()) + 1
     length = a.context_length or (last * grid["size"] if grid["kind"] == "uniform" else 2**last - 1)
     if length < longest:
         raise ConversionError(f"--context-length {length}, but there is a position {longest - 1}")
     return {
-        "format": "qkgeom-capture",
-        "version": 1,
-        "model": {
-            "name": a.model or a.folder.name,
-            "model_type": a.model_type,
-            "config_sha256": "",
-            "head_dim": x.shape[1],
-            "n_layers": a.n_layers or max(layers) + 1,
-            "n_query_heads": head_count(layers, "q", a.query_heads, "--query-heads"),
-            "n_key_heads": head_count(layers, "k", a.key_heads, "--key-heads"),
-        },
-        "context_length": length,
-        "bucket": grid,
-        "rate": 1 / grid["size"] if grid["kind"] == "uniform" else 1.0,
-        "rope_stage": "post",
-        "seed": 0,
-        "layers": [{"layer": n, "rope": n not in a.nope_layers} for n in layers],
+        "format": "qkgeom-capture", "version": 1,
+        "model": {"name": a.model or a.folder.name, "model_type": a.model_type, "config_sha256": "", "head_dim": x.shape[1],
+                  "n_layers": a.n_layers or max(layers) + 1,
+                  "n_query_heads": head_count(layers, "q", a.query_heads, "--query-heads"),
+                  "n_key_heads": head_count(layers, "k", a.key_heads, "--key-heads")},
+        "context_length": length, "bucket": grid, "rate": 1 / grid["size"] if grid["kind"] == "uniform" else 1.0,
+        "rope_stage": "post", "seed": 0, "layers": [{"layer": n, "rope": n not in a.nope_layers} for n in layers],
         "written_by": "parquet_to_capture.py",
     }
 
@@ -152,14 +141,10 @@ def with_heads(manifest, layers, windows):
         for q in sides["q"]:
             k = q * model["n_key_heads"] // model["n_query_heads"]
             if k not in sides["k"]:
-                raise ConversionError(
-                    f"layer {number}: query head {q} of {model['n_query_heads']} reads key head {k} of "
-                    f"{model['n_key_heads']}, which is not there; see --query-heads and --key-heads"
-                )
-    listed = [
-        {**known.get(n, {"layer": n, "rope": True}), "window": windows[n], "query_heads": list(s["q"]), "key_heads": list(s["k"])}
-        for n, s in layers.items()
-    ]
+                raise ConversionError(f"layer {number}: query head {q} of {model['n_query_heads']} reads key head {k} of "
+                                      f"{model['n_key_heads']}, which is not there; see --query-heads and --key-heads")
+    listed = [{**known.get(n, {"layer": n, "rope": True}), "window": windows[n], "query_heads": list(s["q"]),
+               "key_heads": list(s["k"])} for n, s in layers.items()]
     return {**manifest, "layers": listed}
 
 

@@ -5,31 +5,12 @@
 #include <array>
 
 #include "qkgeom/core/error.hpp"
+#include "qkgeom/core/utf8.hpp"
 
 namespace qkgeom::examples {
 namespace {
 
-constexpr std::string_view replacement = "\xef\xbf\xbd";
-
-/// Bytes of the well-formed UTF-8 character at the start of `text`; 0: there is none.
-std::size_t character(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const unsigned first = byte(0);
-  const std::size_t n = first < 0x80   ? 1
-                        : first < 0xc2 ? 0
-                        : first < 0xe0 ? 2
-                        : first < 0xf0 ? 3
-                        : first < 0xf5 ? 4
-                                       : 0;
-  for (std::size_t i = 1; i < n; ++i)
-    if ((byte(i) & 0xc0u) != 0x80) return 0;
-  // Overlong forms, surrogates, numbers above U+10FFFF.
-  const unsigned second = byte(1);
-  if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) || (first == 0xf0 && second < 0x90) ||
-      (first == 0xf4 && second > 0x8f))
-    return 0;
-  return n;
-}
+constexpr std::string_view replacement = "\ufffd";
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
@@ -37,10 +18,15 @@ bool is_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == ':';
 }
 
-/// The elements that gnuplot's SVG terminal writes: shapes and text, no scripts.
+/// The elements that gnuplot and matplotlib write: shapes and text, no scripts; and what a page leaves out.
 constexpr std::array<std::string_view, 18> known_elements{
     "svg",     "g",    "defs",  "path",   "use",      "rect",    "circle",  "polygon",     "polyline",
     "ellipse", "text", "tspan", "filter", "clipPath", "pattern", "feFlood", "feComposite", "line"};
+constexpr std::array<std::string_view, 4> dropped_elements{"title", "desc", "metadata", "style"};
+
+bool holds(const auto& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 /// Rewrites one SVG text, tag by tag.
 class svg_rewriter {
@@ -53,7 +39,7 @@ class svg_rewriter {
     require(next_ != std::string::npos, "a figure for the page is no SVG");
     while (next_ < svg_.size()) {
       const std::size_t open = std::min(svg_.find('<', next_), svg_.size());
-      if (!skipped_) words(next_, open);
+      words(next_, open);
       next_ = open;
       if (next_ < svg_.size()) tag();
     }
@@ -63,7 +49,7 @@ class svg_rewriter {
 
  private:
   [[noreturn]] static void unknown(std::string_view what) {
-    fail("a figure for the page holds ", what, ", which is no part of a gnuplot drawing");
+    fail("a figure for the page holds ", what, ", which is no part of a drawing");
   }
 
   /// gnuplot does not escape >, which XML forbids after ]].
@@ -80,37 +66,40 @@ class svg_rewriter {
     while (next_ < svg_.size() && is_space(svg_[next_])) ++next_;
   }
 
+  /// Goes on behind `end`, which ends what begins at `next_`.
+  void skip_past(const std::string& end, const std::string& what) {
+    const std::size_t at = svg_.find(end, next_);
+    if (at == std::string::npos) unknown("an open " + what);
+    next_ = at + end.size();
+  }
+  bool take(char c) {
+    const bool there = next_ < svg_.size() && svg_[next_] == c;
+    next_ += there;
+    return there;
+  }
+
   void tag() {
-    if (svg_.compare(next_, 4, "<!--") == 0) {
-      const std::size_t end = svg_.find("-->", next_);
-      if (end == std::string::npos) unknown("an open comment");
-      next_ = end + 3;
-      return;
-    }
+    if (svg_.compare(next_, 4, "<!--") == 0) return skip_past("-->", "comment");
     ++next_;
-    const bool closing = next_ < svg_.size() && svg_[next_] == '/';
-    next_ += closing;
+    const bool closing = take('/');
     const std::string element = name();
-    const bool dropped = element == "title" || element == "desc";
-    if (!dropped && std::find(known_elements.begin(), known_elements.end(), element) == known_elements.end())
-      unknown("<" + element + ">");
-    if (dropped) skipped_ = !closing;
+    const bool dropped = holds(dropped_elements, element);
+    if (!dropped && !holds(known_elements, element)) unknown("<" + element + ">");
     if (!dropped) out_ += (closing ? "</" : "<") + element;
     if (element == "svg" && !closing) out_ += attributes_;
     for (space(); next_ < svg_.size() && svg_[next_] != '>' && svg_[next_] != '/'; space()) attribute(!dropped);
-    const bool alone = next_ < svg_.size() && svg_[next_] == '/';
-    next_ += alone;
-    if (next_ >= svg_.size() || svg_[next_] != '>') unknown("an open tag");
-    ++next_;
-    if (!dropped) out_ += alone ? "/>" : ">";
-    if (dropped && alone) skipped_ = false;
+    const bool alone = take('/');
+    if (!take('>')) unknown("an open tag");
+    if (!dropped)
+      out_ += alone ? "/>" : ">";
+    else if (!alone)
+      skip_past("</" + element + ">", element);
   }
 
   void attribute(bool kept) {
     std::string key = name();
     space();
-    if (key.empty() || next_ >= svg_.size() || svg_[next_] != '=') unknown("an attribute without value");
-    ++next_;
+    if (key.empty() || !take('=')) unknown("an attribute without value");
     space();
     const char quote = next_ < svg_.size() ? svg_[next_] : '\0';
     if (quote != '"' && quote != '\'') unknown("an attribute without quotes");
@@ -136,7 +125,6 @@ class svg_rewriter {
   const std::string &svg_, &prefix_, &attributes_;
   std::string out_;
   std::size_t next_ = 0;  ///< of the first byte not read
-  bool skipped_ = false;  ///< inside a title
 };
 
 /// Text without the spaces and line ends around it.
@@ -151,24 +139,18 @@ std::size_t spaces_behind(const std::string& text) { return text.size() - 1 - te
 
 std::string html_text(std::string_view text) {
   std::string s;
-  while (!text.empty()) {
-    const std::size_t n = character(text);
-    const char c = text[0];
-    if (n == 0 || (n == 1 && ((static_cast<unsigned char>(c) < 0x20 && !is_space(c)) || c == 0x7f)) || c == '\r')
+  for (std::size_t i = 0, n; i < text.size(); i += std::max<std::size_t>(1, n)) {
+    std::size_t ill_formed;
+    n = well_formed_size(text, i, &ill_formed);
+    const char c = text[i];
+    const auto special = std::string_view("<>&\"'").find(c);
+    constexpr const char* escaped[] = {"&lt;", "&gt;", "&amp;", "&quot;", "&#39;"};
+    if (n == 0 || (n == 1 && ((static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n') || c == 0x7f)))
       s += replacement;
-    else if (n == 1 && c == '<')
-      s += "&lt;";
-    else if (n == 1 && c == '>')
-      s += "&gt;";
-    else if (n == 1 && c == '&')
-      s += "&amp;";
-    else if (n == 1 && c == '"')
-      s += "&quot;";
-    else if (n == 1 && c == '\'')
-      s += "&#39;";
+    else if (special != std::string_view::npos)
+      s += escaped[special];
     else
-      s += text.substr(0, n);
-    text.remove_prefix(std::max<std::size_t>(1, n));
+      s += text.substr(i, n);
   }
   return s;
 }

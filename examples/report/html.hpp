@@ -16,9 +16,9 @@ std::string html_text(std::string_view text);
 /// `html_text` that keeps numbers like 1 234 567 on one line.
 std::string html_words(std::string_view text);
 
-/// gnuplot's SVG as an element of a page: ids and references get `prefix`, so that figures share no id; prolog,
-/// namespaces and titles are dropped; the element gets `attributes`. Throws `error` at markup that gnuplot does not
-/// write.
+/// An SVG of gnuplot or matplotlib as an element of a page: ids and references get `prefix`, so that figures share no
+/// id; prolog, namespaces, titles and style sheets are dropped; the element gets `attributes`. Throws `error` at other
+/// markup than a drawing's.
 std::string inline_svg(const std::string& svg, const std::string& prefix, const std::string& attributes);
 
 /// A table as HTML, in a box that scrolls if the table is too wide. `label` names it to screen readers.

@@ -51,13 +51,14 @@ std::string parts_html(const std::vector<page_printer::section>& parts, std::siz
   return s;
 }
 
-}  // namespace
-
+/// Caption of a figure, with the section or equation of the thesis.
 std::string figure_caption(const std::string& name) {
   for (const auto& c : captions)
-    if (name == c.name || (std::string_view(c.name) == "plane_" && name.rfind(c.name, 0) == 0)) return c.words;
+    if (name == c.name || (std::string_view(c.name) == "plane_" && name.starts_with(c.name))) return c.words;
   return name;
 }
+
+}  // namespace
 
 page_figure drawn_figure(const output_folder& folder, const std::string& name) {
   const std::string svg = read_text(folder.path() / (name + ".svg"), std::size_t{1} << 28);

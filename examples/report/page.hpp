@@ -46,8 +46,6 @@ page_figure drawn_figure(const output_folder& folder, const std::string& name);
 std::string figure_html(const page_figure& figure);
 /// The meaning of the colours and the figures.
 std::string figures_html(const std::vector<page_figure>& figures, const fixed_scales& scales);
-/// Caption of a figure, with the section or equation of the thesis.
-std::string figure_caption(const std::string& name);
 
 /// A table with a row per head; scripts sort and filter it.
 std::string heads_html(const model_report& report);

@@ -30,21 +30,22 @@ cell size_of(double value) { return {signed_significant(value), value}; }
 cell mean(const estimate& e) { return {fixed(e.value, 3), e.value, e.error}; }
 
 std::vector<head_table_column> columns_of(const model_report& report) {
-  const auto any = [&](const auto& has) { return std::any_of(report.heads.begin(), report.heads.end(), has); };
+  const auto window = [length = report.context_length](const head_report& h) {
+    return h.window ? cell{grouped(*h.window), static_cast<double>(*h.window)}
+                    : cell{"all", static_cast<double>(length)};
+  };
+  const auto observed = [](const head_report& h) {
+    return h.empirical_unbiased ? number(h.empirical_unbiased->overall.value, 3) : cell{"-"};
+  };
   std::vector<head_table_column> columns{
       {"Layers", "", [](const head_report& h) { return words(h.rope ? "RoPE" : "NoPE"); }},
-      {"Class", "", [](const head_report& h) { return words(class_words(h.pca.head_class)); }}};
-  if (any([](const head_report& h) { return h.window.has_value(); }))
-    columns.push_back({"Window", "tokens", [length = report.context_length](const head_report& h) {
-                         return h.window ? cell{grouped(*h.window), static_cast<double>(*h.window)}
-                                         : cell{"all", static_cast<double>(length)};
-                       }});
-  const std::vector<head_table_column> plasticity{
+      {"Class", "", [](const head_report& h) { return words(class_words(h.pca.head_class)); }},
+      {"Window", "tokens", window},
       {"AP", "overall", [](const head_report& h) { return mean(h.summaries[0].overall); }},
       {"AP_drop", "", [](const head_report& h) { return mean(h.summaries[0].drop); }},
       {"AP", "first 20 %", [](const head_report& h) { return number(h.summaries[0].first20.value, 3); }},
-      {"AP", "last 20 %", [](const head_report& h) { return number(h.summaries[0].last20.value, 3); }}};
-  const std::vector<head_table_column> geometry{
+      {"AP", "last 20 %", [](const head_report& h) { return number(h.summaries[0].last20.value, 3); }},
+      {"AP", "observed", observed},
       {"Bias", "logits × context", [](const head_report& h) { return size_of(h.rotation.bias.context_logits); }},
       {"Bias", "in sd", [](const head_report& h) { return size_of(h.rotation.bias.context_in_sd); }},
       {"r_q", "axis a", [](const head_report& h) { return number(h.rotation.q.r, 2); }},
@@ -54,12 +55,12 @@ std::vector<head_table_column> columns_of(const model_report& report) {
       {"r_k", "PC0", [](const head_report& h) { return number(h.pca.r_k[0], 2); }},
       {"PC0", "share", [](const head_report& h) { return number(h.pca.explained_variance[0], 2); }},
       {"Key", "head", [](const head_report& h) { return number(static_cast<double>(h.k_head), 0); }}};
-  columns.insert(columns.end(), plasticity.begin(), plasticity.end());
-  if (any([](const head_report& h) { return h.empirical_unbiased.has_value(); }))
-    columns.push_back({"AP", "observed", [](const head_report& h) {
-                         return h.empirical_unbiased ? number(h.empirical_unbiased->overall.value, 3) : cell{"-"};
-                       }});
-  columns.insert(columns.end(), geometry.begin(), geometry.end());
+  const auto none = [&](const auto& has) { return std::none_of(report.heads.begin(), report.heads.end(), has); };
+  const bool no_window = none([](const head_report& h) { return h.window.has_value(); });
+  const bool none_observed = none([](const head_report& h) { return h.empirical_unbiased.has_value(); });
+  std::erase_if(columns, [&](const auto& c) {
+    return (no_window && c.name == "Window") || (none_observed && c.unit == "observed");
+  });
   return columns;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "examples/common/figures/figure_style.hpp"
 #include "examples/common/labels.hpp"
@@ -12,10 +13,18 @@
 
 namespace qkgeom::examples {
 
-std::string words_of(verdict v) {
-  constexpr const char* words[] = {"met", "not met", "cannot be said"};
-  return words[static_cast<int>(v)];
-}
+namespace {
+
+/// The words of a verdict by its number: in a table, at the start of a sentence, for where the interval lies.
+constexpr struct {
+  const char *in_table, *begins, *lies;
+} verdict_words[] = {{"met", "Met: ", "lies below "},
+                     {"not met", "Not met: ", "lies above "},
+                     {"cannot be said", "Cannot be said: ", "holds "}};
+
+}  // namespace
+
+std::string words_of(verdict v) { return verdict_words[static_cast<int>(v)].in_table; }
 
 std::string target_statement(const estimate& drop, index_t context_length) {
   const std::string limit = fixed(drop_target, 2), over = " over " + grouped(context_length) + " tokens";
@@ -24,15 +33,8 @@ std::string target_statement(const estimate& drop, index_t context_length) {
   const std::string drops = "AP_drop is " + estimate_text(drop) + over;
   if (!std::isfinite(drop.error))
     return "Cannot be said: " + drops + ", and fewer than three documents give no standard error to judge it by.";
-  switch (judge(drop)) {
-    case verdict::met:
-      return "Met: " + drops + ", and its 95 % interval lies below " + limit + ".";
-    case verdict::not_met:
-      return "Not met: " + drops + ", and its 95 % interval lies above " + limit + ".";
-    case verdict::open:
-      break;
-  }
-  return "Cannot be said: " + drops + ", and its 95 % interval holds " + limit + ".";
+  const auto& words = verdict_words[static_cast<int>(judge(drop))];
+  return words.begins + drops + ", and its 95 % interval " + words.lies + limit + ".";
 }
 
 void print_target(printer& out, const model_report& report) {
@@ -45,13 +47,10 @@ void print_target(printer& out, const model_report& report) {
     note += " The thesis sets the target (7.4) for " + grouped(target_context) + " tokens and more.";
   out.line(note + "\n");
   table t({{"query model", table::align::left}, {"", table::align::left}, {"AP_drop"}, {"target", table::align::left}});
-  const auto rows = [&](int profile, const std::string& name) {
+  const auto rows = [&](int profile, std::string name) {
     if (profile != 0) t.rule();
-    bool first = true;
-    for (const auto& g : summarize_model(with_headline(report, profile))) {
-      t.row({first ? name : "", words_for_heads(g.name), estimate_text(g.drop, true), words_of(judge(g.drop))});
-      first = false;
-    }
+    for (const auto& g : summarize_model(with_headline(report, profile)))
+      t.row({std::exchange(name, ""), words_for_heads(g.name), estimate_text(g.drop, true), words_of(judge(g.drop))});
   };
   for (std::size_t p = 0; p < report.heads[0].profiles.size(); ++p)
     rows(static_cast<int>(p), std::string(report.heads[0].profiles[p].covariance));
@@ -87,19 +86,16 @@ quadrant quadrant_of(const estimate& drop, double score, double median) {
   quadrant q{judge(drop), score >= median, {}};
   const std::string against = std::string(q.high ? "at or above" : "below") + " the others' median of ";
   q.statement = "A score of " + significant(score, 4) + " is " + against + significant(median, 4) + "; ";
-  switch (q.flat) {
-    case verdict::met:
-      q.statement += q.high ? "with AP_drop below the target, the model keeps its context and scores."
-                            : "with AP_drop below the target, the thesis calls such a model capability-limited (7.2).";
-      break;
-    case verdict::not_met:
-      q.statement += q.high ? "with AP_drop above the target, the thesis calls such a model context-limited (7.2)."
-                            : "with AP_drop above the target, the model is limited in both.";
-      break;
-    case verdict::open:
-      q.statement += "on which side of the target AP_drop lies cannot be said.";
-      break;
-  }
+  if (q.flat == verdict::open)
+    q.statement += "on which side of the target AP_drop lies cannot be said.";
+  else if (q.flat == verdict::met)
+    q.statement += "with AP_drop below the target, " +
+                   std::string(q.high ? "the model keeps its context and scores."
+                                      : "the thesis calls such a model capability-limited (7.2).");
+  else
+    q.statement +=
+        "with AP_drop above the target, " +
+        std::string(q.high ? "the thesis calls such a model context-limited (7.2)." : "the model is limited in both.");
   return q;
 }
 
@@ -112,14 +108,10 @@ struct place {
   double dx, dy;
   const char* side;
 };
-constexpr std::array<place, 8> places{{{9, 0, "left"},
-                                       {-9, 0, "right"},
-                                       {0, 15, "center"},
-                                       {0, -15, "center"},
-                                       {9, 13, "left"},
-                                       {9, -13, "left"},
-                                       {-9, 13, "right"},
-                                       {-9, -13, "right"}}};
+// clang-format off
+constexpr place places[] = {{9, 0, "left"}, {-9, 0, "right"}, {0, 15, "center"}, {0, -15, "center"},
+                            {9, 13, "left"}, {9, -13, "left"}, {-9, 13, "right"}, {-9, -13, "right"}};
+// clang-format on
 
 struct box {
   double left, bottom, right, top;
@@ -191,13 +183,17 @@ void draw(const quadrant_figure& f, const std::filesystem::path& stem) {
   };
   line(number_text(drop_target) + ", graph 0", number_text(drop_target) + ", graph 1");
   line("graph 0, first " + number_text(median), "graph 1, first " + number_text(median));
+  const auto label = [&](const std::string& words, double at_x, double at_y, const char* side,
+                         const std::string& look) {
+    s += "set label " + quoted(words) + " at screen " + number_text(at_x / script.width) + ", screen " +
+         number_text(at_y / script.height) + " " + side + " font " + look + "\n";
+  };
   std::vector<box> taken;
   const auto corner = [&](const std::string& words, bool at_left, bool at_top) {
     const place p{0, 0, at_left ? "left" : "right"};
     const double cx = at_left ? axes.left + 8 : axes.right - 6, cy = at_top ? axes.top - 12 : axes.bottom + 12;
     taken.push_back(box_of(cx, cy, p, words));
-    s += "set label " + quoted(words) + " at screen " + number_text(cx / script.width) + ", screen " +
-         number_text(cy / script.height) + " " + p.side + " font ',11' tc " + rgb(faint_ink) + "\n";
+    label(words, cx, cy, p.side, "',11' tc " + rgb(faint_ink));
   };
   corner("keeps its context, high score", true, true);
   corner("capability-limited", true, false);
@@ -221,21 +217,18 @@ void draw(const quadrant_figure& f, const std::filesystem::path& stem) {
     if (!std::isfinite(m.drop)) continue;
     const double cx = px(m.drop), cy = py(m.score);
     const auto& p = free_place(cx, cy, m.name, axes, lines, taken);
-    s += "set label " + quoted(m.name) + " at screen " + number_text((cx + p.dx) / script.width) + ", screen " +
-         number_text((cy + p.dy) / script.height) + " " + p.side + " font ',12' tc " +
-         rgb(&m == &all[0] ? palette::vermilion : ink) + " front\n";
+    label(m.name, cx + p.dx, cy + p.dy, p.side, "',12' tc " + rgb(&m == &all[0] ? palette::vermilion : ink) + " front");
   }
   for (const auto& m : f.others) others.row(m.drop, m.score);
   if (std::isfinite(f.drop.value))
     ours.row(f.drop.value, f.score, std::isfinite(f.drop.error) ? half_width(f.drop) : 0.0);
   plot_list plots;
-  plots.add(others.name() + " using 1:2 with points pt " + std::to_string(point_type(marker::circle)) + " ps 0.8 lc " +
-            rgb(palette::blue));
-  if (!ours.empty()) {
-    plots.add(ours.name() + " using 1:2:3 with xerrorbars pt " + std::to_string(point_type(marker::diamond)) +
-              " ps 1.3 lw 1.6 lc " + rgb(palette::vermilion));
-  }
-  script.data = others.str() + ours.str();
+  const auto shape = [](marker m) { return std::to_string(point_type(m)); };
+  plot_block(script, plots, others,
+             " using 1:2 with points pt " + shape(marker::circle) + " ps 0.8 lc " + rgb(palette::blue));
+  plot_block(
+      script, plots, ours,
+      " using 1:2:3 with xerrorbars pt " + shape(marker::diamond) + " ps 1.3 lw 1.6 lc " + rgb(palette::vermilion));
   s += plots.str();
   write_plot(script, stem);
 }

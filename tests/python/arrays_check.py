@@ -3,23 +3,12 @@
 import resource
 
 import numpy as np
-from device_tensor import device_tensor
+from checks import device_tensor, refused
 
 import qkgeom
 from qkgeom import _qkgeom
 
 rng = np.random.default_rng(1)
-
-
-def refused(kind, words, call):
-    try:
-        call()
-    except kind as e:
-        assert all(w in str(e) for w in words), (words, str(e))
-        return
-    raise AssertionError(f"not refused: {words}")
-
-
 n, heads, d = 600, 4, 16
 position = np.arange(n, dtype=np.int32)
 q, k = (rng.normal(size=(n, h, d)) for h in (heads, 2))
@@ -42,17 +31,19 @@ assert qkgeom.analyse(backwards, k[::-1], position[::-1]).table("profile")["pair
 q.flags.writeable = False
 assert qkgeom.analyse(q, k, position.astype(np.int64)).table("heads").to_dict() == numbers
 
-shape = ["shape (600, 4, 8)", "float64", "strides (64, 16, 2)", "q"]
-refused(ValueError, shape, lambda: qkgeom.analyse(q[..., ::2], k[..., ::2], position))
-refused(ValueError, ["row_stride"], lambda: qkgeom.analyse(np.broadcast_to(q[:1], q.shape), k, position))
-refused(TypeError, ["q", "int64"], lambda: qkgeom.analyse(q.astype(np.int64), k, position))
-refused(TypeError, ["q", "list"], lambda: qkgeom.analyse([[1.0]], k, position))
-refused(TypeError, ["q and k", "float32"], lambda: qkgeom.analyse(q, k.astype(np.float32), position))
-refused(TypeError, ["positions", "float64"], lambda: qkgeom.analyse(q, k, position.astype(float)))
-refused(TypeError, ["positions", "<U1"], lambda: qkgeom.analyse(q, k, np.array(["a"] * n)))
-refused(ValueError, ["head size", "16", "8"], lambda: qkgeom.analyse(q, np.ascontiguousarray(k[..., :8]), position))
-refused(ValueError, ["positions", "599"], lambda: qkgeom.analyse(q, k, position[1:]))
-refused(ValueError, ["heads", "multiple"], lambda: qkgeom.analyse(q[:, :3], k, position))
+for kind, words, rows in (
+    (ValueError, ["shape (600, 4, 8)", "float64", "strides (64, 16, 2)", "q"], (q[..., ::2], k[..., ::2], position)),
+    (ValueError, ["row_stride"], (np.broadcast_to(q[:1], q.shape), k, position)),
+    (TypeError, ["q", "int64"], (q.astype(np.int64), k, position)),
+    (TypeError, ["q", "list"], ([[1.0]], k, position)),
+    (TypeError, ["q and k", "float32"], (q, k.astype(np.float32), position)),
+    (TypeError, ["positions", "float64"], (q, k, position.astype(float))),
+    (TypeError, ["positions", "<U1"], (q, k, np.array(["a"] * n))),
+    (ValueError, ["head size", "16", "8"], (q, np.ascontiguousarray(k[..., :8]), position)),
+    (ValueError, ["positions", "599"], (q, k, position[1:])),
+    (ValueError, ["heads", "multiple"], (q[:, :3], k, position)),
+):
+    refused(kind, words, lambda: qkgeom.analyse(*rows))
 
 # Rows of 256 MB: a call that copied them would show.
 large = np.zeros((500_000, 64), dtype=np.float64)
@@ -89,9 +80,7 @@ else:
     assert found.table("heads").to_dict() == same.table("heads").to_dict()
 
 # This build reads no tensor on a GPU (cuda_check.py), and none reads one on another device.
-for kind, words in ((2, "no CUDA"), (10, "device type 10")):
-    def on_device():
-        return device_tensor(q[:, 0], 0x1000, kind)
-    for where, call in (("q", lambda: qkgeom.analyse(on_device(), k[:, 0], position)),
-                        ("k", lambda: qkgeom.accumulate(q[:, 0], on_device(), position))):
-        refused(ValueError, [where, words, f"{where}.cpu()"], call)
+for device, words in ((2, "no CUDA"), (10, "device type 10")):
+    there = device_tensor(q[:, 0], 0x1000, device)
+    refused(ValueError, ["q", words, "q.cpu()"], lambda: qkgeom.analyse(there, k[:, 0], position))
+    refused(ValueError, ["k", words, "k.cpu()"], lambda: qkgeom.accumulate(q[:, 0], there, position))

@@ -16,7 +16,7 @@ command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-2} PYTHONDONTWRITEBYTECODE=1
 rm -rf site with-device prefix copied tree apart
 cmake --install "$QKGEOM_BIN/.." --component qkgeom_library --prefix "$PWD/prefix" >install.log 2>&1 || { cat install.log; exit 1; }
-# With -Og, as the tests are: there is little data. Links the bodies that are compiled already.
+# -Og, as the tests are: there is little data. The bodies that are compiled already are linked.
 "$python" -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps --no-index --target "$PWD/site" \
   -C build-dir="$PWD/build" -C cmake.build-type=None -C cmake.define.CMAKE_CXX_FLAGS="-Og -DNDEBUG" \
   -C cmake.define.CMAKE_PREFIX_PATH="$PWD/prefix" "$QKGEOM_SOURCE/examples/python" >pip.log 2>&1 || { cat pip.log; exit 1; }
@@ -57,7 +57,6 @@ if [[ -e $emulated ]]; then
 else
   echo "left out: tensors on a CUDA device, $emulated was not built"
 fi
-check tables_check.py
 check plots_check.py "$QKGEOM_SOURCE" "$golden" .
 typed() { # ARGUMENTS...
   "$python" -m mypy --config-file "$QKGEOM_SOURCE/tests/python/mypy.ini" --cache-dir mypy "$@" >mypy.log 2>&1 || { cat mypy.log; failures=$((failures + 1)); }

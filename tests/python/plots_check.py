@@ -11,6 +11,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
+from checks import refused
 
 import qkgeom
 from qkgeom import _plots, _qkgeom
@@ -25,15 +26,6 @@ def words_of(svg):
     return ["".join(e.itertext()) for e in ElementTree.parse(svg).iter() if e.tag.endswith("}text")]
 
 
-def refused(kind, words, call):
-    try:
-        call()
-    except kind as e:
-        assert words in str(e), (words, str(e))
-        return
-    raise AssertionError(f"not refused: {words}")
-
-
 # The words are those of the programs' figures, the values those of their tables.
 heads = list(csv.DictReader(open(theirs / "heads.csv")))
 drawn = [(n, _qkgeom.figure(report, n)) for n in ("qk_scatter", "qk_map", "bias_histogram", "bias_map", "profile", "heatmap",
@@ -45,7 +37,7 @@ for name, data in drawn:
     shown = words_of(theirs / f"{name}.svg")
     assert all(data[w] in shown for w in ("title", "subtitle", "x_label", "y_label")), (name, data["title"], shown[:9])
 figures = dict(drawn)
-# Those of softmax and loss too, of a capture that holds them.
+# The figures of softmax and loss, from a capture that holds them.
 measured = qkgeom.open(folder / "statistics")
 statistics = _qkgeom.statistics_figures(measured._set, measured.report())
 assert [n for n, _ in statistics] == ["softmax_first", "softmax_entropy", "softmax_distance", "loss"]

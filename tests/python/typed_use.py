@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What mypy has to understand of the package, and what it has to refuse (an ignored error that is none is an error); not run."""
+"""Uses that mypy must understand, and two that it must refuse (an ignored error that does not occur is an error); not run."""
 import numpy as np
 
 import qkgeom

@@ -87,14 +87,22 @@ std::string open_axes() {
          rgb(rule) + "\nset grid back\n";
 }
 
-std::string palette_of(colour_scale scale) {
+std::vector<colour> colours_of(colour_scale scale) {
   if (scale == colour_scale::diverging)
-    return "set palette defined (0 '#053061', 1 '#2166ac', 2 '#4393c3', 3 '#92c5de', 4 '#d1e5f0', 5 '#f7f7f7', 6 "
-           "'#fddbc7', "
-           "7 '#f4a582', 8 '#d6604d', 9 '#b2182b', 10 '#67001f')\n";
-  return "set palette defined (0 '#440154', 1 '#482878', 2 '#3e4a89', 3 '#31688e', 4 '#26828e', 5 '#1f9e89', 6 "
-         "'#35b779', "
-         "7 '#6dcd59', 8 '#b4de2c', 9 '#fde725')\n";
+    return {0x053061, 0x2166ac, 0x4393c3, 0x92c5de, 0xd1e5f0, 0xf7f7f7,
+            0xfddbc7, 0xf4a582, 0xd6604d, 0xb2182b, 0x67001f};
+  return {0x440154, 0x482878, 0x3e4a89, 0x31688e, 0x26828e, 0x1f9e89, 0x35b779, 0x6dcd59, 0xb4de2c, 0xfde725};
+}
+
+std::string palette_of(colour_scale scale) {
+  std::string s;
+  int place = 0;
+  for (const colour c : colours_of(scale)) {
+    char text[24];
+    std::snprintf(text, sizeof text, "%d '#%06x'", place++, c);
+    s += (s.empty() ? "" : ", ") + std::string(text);
+  }
+  return "set palette defined (" + s + ")\n";
 }
 
 std::string token_label(double tokens) {
@@ -109,16 +117,21 @@ std::string token_label(double tokens) {
   return text;
 }
 
-std::string token_tics(const char* axis_name, double end) {
+std::vector<double> token_ticks(double end) {
   double step = 1;
   for (const double next : {1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 64.0, 128.0, 256.0, 512.0}) {
     step = next;
     if (end / step <= 9) break;
   }
   while (end / step > 9) step *= 2;
+  std::vector<double> ticks;
+  for (double t = 0; t <= end * (1 + 1e-9); t += step) ticks.push_back(t);
+  return ticks;
+}
+
+std::string token_tics(const char* axis_name, double end) {
   std::string s = std::string("set ") + axis_name + "tics (";
-  for (double t = 0; t <= end * (1 + 1e-9); t += step)
-    s += (t > 0 ? ", " : "") + quoted(token_label(t)) + " " + number_text(t);
+  for (const double t : token_ticks(end)) s += (t > 0 ? ", " : "") + quoted(token_label(t)) + " " + number_text(t);
   return s + ")\n";
 }
 

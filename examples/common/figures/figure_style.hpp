@@ -57,10 +57,12 @@ std::string legend(canvas& c, const std::vector<std::string>& names, double samp
 /// Open axes with faint grid lines.
 std::string open_axes();
 
-/// "set palette ..." for a colour scale.
+/// The colours of a scale from low to high, and gnuplot's "set palette ..." for them.
+std::vector<colour> colours_of(colour_scale scale);
 std::string palette_of(colour_scale scale);
 
-/// Tic marks at round numbers of tokens from 0 to `end`, labelled "4K" for 4096.
+/// At most ten round numbers of tokens from 0 to `end`, and gnuplot's tic marks there, labelled "4K" for 4096.
+std::vector<double> token_ticks(double end);
 std::string token_tics(const char* axis_name, double end);
 std::string token_label(double tokens);
 

@@ -4,11 +4,10 @@
 #include <cstring>
 #include <exception>
 
-#include "options.hpp"
+#include "arguments.hpp"
 #include "python.hpp"
 #include "qkgeom/report/analyse_layer.hpp"
 #include "qkgeom/sampling/head_draw.hpp"
-#include "rows.hpp"
 #include "watched_context.hpp"
 
 namespace qkgeom::python {
@@ -30,9 +29,8 @@ array_layer::array_layer(nb::handle q_, nb::handle k_, nb::handle positions_, nb
     key_documents.emplace(k.rows());
   require(q.one_head == k.one_head, "q and k must both be (rows, d) or both (rows, heads, d), but q has ",
           text_of(q.array), " and k ", text_of(k.array));
-  if (q.element != k.element)
-    throw nb::type_error(
-        ("q and k must hold the same type, but q has " + text_of(q.array) + " and k " + text_of(k.array)).c_str());
+  require_type(q.element == k.element, "q and k must hold the same type, but q has ", text_of(q.array), " and k ",
+               text_of(k.array));
   require(q.array.device_type() == k.array.device_type() && q.array.device_id() == k.array.device_id(),
           "q and k must lie in the same memory, but q is on device (", q.array.device_type(), ", ", q.array.device_id(),
           ") of DLPack and k on (", k.array.device_type(), ", ", k.array.device_id(), ")");
@@ -56,11 +54,10 @@ cuda_rows array_layer::on_device() const {
 }
 
 index_t array_layer::length() const {
-  index_t length = 0;
-  for (const std::int32_t t : positions.view()) length = std::max<index_t>(length, index_t{t} + 1);
-  if (key_positions)
-    for (const std::int32_t t : key_positions->view()) length = std::max<index_t>(length, index_t{t} + 1);
-  return length;
+  std::int32_t last = -1;
+  for (const auto& view : {positions.view(), k_position()})
+    for (const std::int32_t t : view) last = std::max(last, t);
+  return index_t{last} + 1;
 }
 
 namespace {
@@ -135,9 +132,7 @@ std::vector<plasticity_profile_result> profiles_of(const std::vector<query_model
       const nb::object given = pairs(p);
       double w = 0;
       if (nb::try_cast(given, w)) return w;
-      throw nb::type_error(("pairs must return the weight of a pair, a number, not " +
-                            nb::cast<std::string>(nb::str(given.type().attr("__name__"))))
-                               .c_str());
+      require_type(false, "pairs must return the weight of a pair, a number, not ", class_name_of(given));
     } catch (...) {
       failure = std::current_exception();
     }
@@ -145,8 +140,8 @@ std::vector<plasticity_profile_result> profiles_of(const std::vector<query_model
   };
   std::string name;
   const bool named = nb::try_cast(pairs, name);
-  if (!named && !PyCallable_Check(pairs.ptr()))
-    throw nb::type_error("pairs must be 'all', 'prefix_uniform' or a function of a KeyPair that returns its weight");
+  require_type(named || PyCallable_Check(pairs.ptr()),
+               "pairs must be 'all', 'prefix_uniform' or a function of a KeyPair that returns its weight");
   require(!named || name == "all" || name == "prefix_uniform", "pairs must be all, prefix_uniform or a function, not ",
           name);
   require(named || !rows.on_cuda(),
@@ -172,97 +167,92 @@ std::vector<plasticity_profile_result> profiles_of(const std::vector<query_model
   }
 }
 
-/// Moments as two strings of bytes, for pickle: integers, doubles.
-struct packed_moments {
-  std::vector<std::int64_t> integers;
-  std::vector<double> doubles;
-};
-void pack(packed_moments& p, const row_moments& m) {
-  p.integers.insert(p.integers.end(), {m.count, m.dim(), m.has_full_scatter()});
-  p.doubles.insert(p.doubles.end(), {m.mean_t, m.tt});
-  for (const auto* v : {&m.mean, &m.xt, &m.xx}) p.doubles.insert(p.doubles.end(), v->begin(), v->end());
-}
-nb::tuple state_of(const layer_moments& m) {
-  packed_moments p;
-  const auto& edges = m.buckets.edges();
-  p.integers = {1, static_cast<std::int64_t>(edges.size()), static_cast<std::int64_t>(m.q.size()),
-                static_cast<std::int64_t>(m.k.size())};
-  p.integers.insert(p.integers.end(), edges.begin(), edges.end());
-  p.integers.insert(p.integers.end(), m.key_of_query.begin(), m.key_of_query.end());
-  for (const auto* side : {&m.q, &m.k})
-    for (const auto& head : *side) {
-      pack(p, head.total);
-      for (const auto& b : head.bucket) pack(p, b);
-    }
-  return nb::make_tuple(nb::bytes(p.integers.data(), p.integers.size() * sizeof(std::int64_t)),
-                        nb::bytes(p.doubles.data(), p.doubles.size() * sizeof(double)));
-}
-/// Reads numbers of a pickle one after another; throws `error` past the end.
+constexpr const char* damaged = "this pickle of moments is damaged";
+
+/// Numbers in a row as pickle takes them: bytes.
 template <class T>
-struct unpacker {
-  const nb::bytes bytes;
+struct number_writer {
+  std::vector<T> all;
+  void operator()(const T& x) { all.push_back(x); }
+  void operator()(const std::vector<T>& x, std::int64_t) { all.insert(all.end(), x.begin(), x.end()); }
+  nb::bytes bytes() const { return nb::bytes(all.data(), all.size() * sizeof(T)); }
+};
+/// Reads what `number_writer` wrote. Throws `error` past the end.
+template <class T>
+struct number_reader {
+  nb::bytes bytes;
   std::size_t at = 0;
+  void operator()(T& x) { read(&x, 1); }
+  void operator()(std::vector<T>& x, std::int64_t n) {
+    require(n >= 0 && static_cast<std::size_t>(n) <= bytes.size() / sizeof(T), damaged);
+    x.resize(static_cast<std::size_t>(n));
+    read(x.data(), x.size());
+  }
+
+ private:
   void read(T* to, std::size_t n) {
-    require(n <= bytes.size() / sizeof(T) && at <= bytes.size() / sizeof(T) - n, "this pickle of moments is damaged");
+    require(n <= bytes.size() / sizeof(T) && at <= bytes.size() / sizeof(T) - n, damaged);
     std::memcpy(to, bytes.c_str() + at * sizeof(T), n * sizeof(T));
     at += n;
   }
-  T next() {
-    T x;
-    read(&x, 1);
-    return x;
-  }
-  std::vector<T> next(std::int64_t n) {
-    require(n >= 0 && static_cast<std::size_t>(n) <= bytes.size() / sizeof(T), "this pickle of moments is damaged");
-    std::vector<T> x(static_cast<std::size_t>(n));
-    read(x.data(), x.size());
-    return x;
-  }
 };
-layer_moments moments_from(const nb::tuple& state) {
-  require(state.size() == 2, "this pickle of moments is damaged");
-  unpacker<std::int64_t> integers{nb::cast<nb::bytes>(state[0])};
-  unpacker<double> doubles{nb::cast<nb::bytes>(state[1])};
-  require(integers.next() == 1, "this pickle of moments is of another version of qkgeom");
-  const auto edges = integers.next(), q = integers.next(), k = integers.next();
-  layer_moments m{bucket_edges(integers.next(edges)), {}, {}, integers.next(q)};
-  for (const index_t h : m.key_of_query) require(h >= 0 && h < k, "this pickle of moments is damaged");
-  const auto rows = [&] {
-    row_moments r;
-    r.count = integers.next();
-    const auto d = integers.next();
-    const bool full = integers.next() != 0;
-    require(d >= 0 && d < 1 << 20, "this pickle of moments is damaged");
-    r.mean_t = doubles.next();
-    r.tt = doubles.next();
-    r.mean = doubles.next(d);
-    r.xt = doubles.next(d);
-    r.xx = doubles.next(full ? d * d : d);
-    return r;
-  };
-  for (auto* side : {&m.q, &m.k})
-    for (std::int64_t h = 0; h < (side == &m.q ? q : k); ++h) {
-      side_moments s{rows(), {}};
-      for (index_t b = 0; b < m.buckets.count(); ++b) s.bucket.push_back(rows());
-      side->push_back(std::move(s));
+
+/// Hands the numbers of `r` to a writer or a reader of integers and one of doubles.
+template <class Integers, class Doubles>
+void each_number(Integers& integers, Doubles& doubles, row_moments& r) {
+  std::int64_t d = r.dim(), full = r.has_full_scatter();
+  for (auto* x : {&r.count, &d, &full}) integers(*x);
+  require(d >= 0 && d < 1 << 20, damaged);
+  for (auto* x : {&r.mean_t, &r.tt}) doubles(*x);
+  doubles(r.mean, d);
+  doubles(r.xt, d);
+  doubles(r.xx, full ? d * d : d);
+}
+template <class Integers, class Doubles>
+void each_number(Integers& integers, Doubles& doubles, layer_moments& m) {
+  auto edges = m.buckets.edges();
+  std::int64_t version = 1, edge_count = std::ssize(edges), q = std::ssize(m.q), k = std::ssize(m.k);
+  integers(version);
+  require(version == 1, "this pickle of moments is of another version of qkgeom");
+  for (auto* x : {&edge_count, &q, &k}) integers(*x);
+  integers(edges, edge_count);
+  integers(m.key_of_query, q);
+  m.buckets = bucket_edges(edges);
+  for (const index_t h : m.key_of_query) require(h >= 0 && h < k, damaged);
+  for (auto [side, heads] : {std::pair(&m.q, q), std::pair(&m.k, k)})
+    for (std::int64_t h = 0; h < heads; ++h) {
+      if (h == std::ssize(*side)) side->emplace_back();
+      auto& head = (*side)[h];
+      each_number(integers, doubles, head.total);
+      head.bucket.resize(m.buckets.count());
+      for (auto& b : head.bucket) each_number(integers, doubles, b);
     }
+}
+
+nb::tuple state_of(layer_moments m) {
+  number_writer<std::int64_t> integers;
+  number_writer<double> doubles;
+  each_number(integers, doubles, m);
+  return nb::make_tuple(integers.bytes(), doubles.bytes());
+}
+layer_moments moments_from(const nb::tuple& state) {
+  require(state.size() == 2, damaged);
+  number_reader<std::int64_t> integers{nb::cast<nb::bytes>(state[0])};
+  number_reader<double> doubles{nb::cast<nb::bytes>(state[1])};
+  layer_moments m;
+  each_number(integers, doubles, m);
   return m;
 }
 
 void bind_moments(nb::module_& m) {
-  const auto d_by_d = [](const row_moments& r) {
-    const auto d = r.mean.size();
-    return r.has_full_scatter() ? std::vector<std::size_t>{d, d} : std::vector<std::size_t>{d};
-  };
+  const auto d_by_d = [](const row_moments& r) { return shape_type(r.has_full_scatter() ? 2 : 1, r.mean.size()); };
   record<row_moments>(m, "RowMoments", "Count, mean and sums of products about the means of rows x at positions t.")
       .field("count", &row_moments::count)
       .field("mean_t", &row_moments::mean_t, "tokens")
       .field("tt", &row_moments::tt, "sum of (t - mean_t)^2")
       .array("mean", &row_moments::mean, "(d)")
       .array("xt", &row_moments::xt, "(d) sum of (x - mean)(t - mean_t)")
-      .array(
-          "xx", [](const row_moments& r) -> const std::vector<double>& { return r.xx; }, d_by_d,
-          "(d, d) sum of (x - mean)(x - mean)', or its diagonal (d)");
+      .array("xx", &row_moments::xx, d_by_d, "(d, d) sum of (x - mean)(x - mean)', or its diagonal (d)");
   record<side_moments>(m, "SideMoments", "Moments of one side of a head: of all rows, and per bucket.")
       .field("total", &side_moments::total)
       .field("bucket", &side_moments::bucket, "(buckets)");

@@ -2,16 +2,16 @@
 // Captures: the analysis of those on disk, the draw of tokens, and the writing of new ones.
 #include <nanobind/stl/variant.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <span>
 
-#include "options.hpp"
+#include "arguments.hpp"
 #include "python.hpp"
 #include "qkgeom/io/capture_writer.hpp"
 #include "qkgeom/report/analyse.hpp"
 #include "qkgeom/sampling/token_draw.hpp"
-#include "rows.hpp"
 #include "watched_context.hpp"
 
 namespace qkgeom::python {
@@ -34,9 +34,9 @@ model_report analyse_capture(const capture_set& source, std::optional<buckets_ar
     index_t done = 0;
     return analyse(ctx, source, options, [&](index_t n) {
       done += n;
-      const nb::gil_scoped_acquire gil;
-      if (PyErr_CheckSignals() != 0) throw interrupted{};
+      check_signals();
       if (progress.is_none()) return;
+      const nb::gil_scoped_acquire gil;
       PyObject* const result =
           PyObject_CallFunction(progress.ptr(), "LL", static_cast<long long>(done), static_cast<long long>(total));
       if (result == nullptr) throw interrupted{};
@@ -95,17 +95,12 @@ nb::ndarray<nb::numpy, const std::int32_t, nb::ndim<1>> drawn(const std::string&
                                                               index_t skip_first, index_t tokens, std::uint64_t seed,
                                                               std::uint32_t document, std::uint32_t layer,
                                                               const std::string& side) {
-  token_sampler sampler{sampler_kind::uniform, bucket_size, rate, skip_first};
-  bool known = false;
-  for (const auto& [name, k] : sampler_names)
-    if (name == kind) {
-      sampler.kind = k;
-      known = true;
-    }
-  require(known, "kind must be uniform, log2 or all, not ", kind);
+  const auto* known = std::ranges::find(sampler_names, kind, &std::pair<std::string_view, sampler_kind>::first);
+  require(known != std::end(sampler_names), "kind must be uniform, log2 or all, not ", kind);
   require(side == "q" || side == "k", "side must be q or k, not ", side);
   auto* const kept = new std::vector<std::int32_t>(
-      draw_tokens(sampler, tokens, {seed, document, layer, side == "q" ? draw::query_token : draw::key_token}));
+      draw_tokens({known->second, bucket_size, rate, skip_first}, tokens,
+                  {seed, document, layer, side == "q" ? draw::query_token : draw::key_token}));
   const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<std::int32_t>*>(p); });
   return {kept->data(), {kept->size()}, owner};
 }

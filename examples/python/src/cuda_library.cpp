@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "rows.hpp"
+#include "arguments.hpp"
 #include "watched_context.hpp"
 
 namespace qkgeom::python {

@@ -8,7 +8,6 @@
 
 #include "qkgeom/backend/cuda_context.cuh"
 #include "qkgeom/report/analyse_layer.hpp"
-#include "watched.hpp"
 
 namespace qkgeom::python {
 namespace {

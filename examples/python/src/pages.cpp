@@ -6,7 +6,6 @@
 #include "examples/common/figures/figure_style.hpp"
 #include "examples/common/figures/head_figures.hpp"
 #include "examples/report/page.hpp"
-#include "options.hpp"
 #include "python.hpp"
 #include "qkgeom/io/capture_set.hpp"
 
@@ -16,37 +15,41 @@ namespace {
 
 namespace figures = qkgeom::examples;
 
-nb::dict of_kind(const char* kind, const figures::figure_text& text) {
+void add(nb::dict&) {}
+template <class Value, class... Rest>
+void add(nb::dict& to, const char* name, const Value& value, const Rest&... rest) {
+  to[name] = value;
+  add(to, rest...);
+}
+
+/// A dictionary of names and their values, in turn.
+template <class... Items>
+nb::dict dict_of(const Items&... items) {
   nb::dict d;
-  d["kind"] = kind;
-  d["title"] = text.title;
-  d["subtitle"] = text.subtitle;
-  d["x_label"] = text.x;
-  d["y_label"] = text.y;
+  add(d, items...);
   return d;
 }
 
-std::string colour_text(figures::colour c) {
+/// The words of a figure, and its own items.
+template <class... Items>
+nb::dict figure_dict(const char* kind, const figures::figure_text& text, const Items&... items) {
+  return dict_of("kind", kind, "title", text.title, "subtitle", text.subtitle, "x_label", text.x, "y_label", text.y,
+                 items...);
+}
+
+std::string text_of(figures::colour c) {
   char text[8];
   std::snprintf(text, sizeof text, "#%06x", c);
   return text;
 }
 
-const char* marker_text(figures::marker shape) {
-  switch (shape) {
-    case figures::marker::circle:
-      return "o";
-    case figures::marker::triangle:
-      return "^";
-    case figures::marker::square:
-      return "s";
-    case figures::marker::diamond:
-      return "D";
-  }
-  return "o";
+/// matplotlib's name of the shape.
+const char* text_of(figures::marker shape) {
+  constexpr const char* names[] = {"o", "^", "s", "D"};
+  return names[static_cast<int>(shape)];
 }
 
-/// A list of what `one(item)` gives for each item.
+/// A list of one(item) for each item.
 template <class List, class One>
 nb::list list_of(const List& items, const One& one) {
   nb::list all;
@@ -54,122 +57,65 @@ nb::list list_of(const List& items, const One& one) {
   return all;
 }
 
+nb::list colours_of(figures::colour_scale scale) {
+  return list_of(figures::style::colours_of(scale), [](figures::colour c) { return text_of(c); });
+}
+
 nb::dict data_of(const figures::scatter_figure& f) {
-  auto d = of_kind("scatter", f.text);
-  d["points"] = list_of(f.points, [](const auto& s) {
-    nb::dict one;
-    one["name"] = s.name;
-    one["colour"] = colour_text(s.fill);
-    one["marker"] = marker_text(s.shape);
-    one["x"] = s.x;
-    one["y"] = s.y;
-    return one;
+  const auto points = list_of(f.points, [](const auto& s) {
+    return dict_of("name", s.name, "colour", text_of(s.fill), "marker", text_of(s.shape), "x", s.x, "y", s.y);
   });
-  d["regions"] = list_of(
-      f.regions, [](const auto& r) { return nb::make_tuple(r.left, r.bottom, r.right, r.top, colour_text(r.fill)); });
-  d["thresholds"] = f.thresholds;
-  d["limit"] = f.limit;
-  return d;
+  const auto regions = list_of(
+      f.regions, [](const auto& r) { return nb::make_tuple(r.left, r.bottom, r.right, r.top, text_of(r.fill)); });
+  return figure_dict("scatter", f.text, "points", points, "regions", regions, "thresholds", f.thresholds, "limit",
+                     f.limit);
 }
 
 nb::dict data_of(const figures::line_figure& f) {
-  auto d = of_kind("lines", f.text);
-  d["x"] = f.x;
-  d["x_end"] = f.x_end;
-  d["y_low"] = f.y_low;
-  d["y_high"] = f.y_high;
-  d["log_y"] = f.log_y;
-  d["most_traces"] = figures::line_figure::most_traces;
-  d["groups"] = list_of(f.groups, [](const auto& g) {
-    nb::dict one;
-    one["name"] = g.name;
-    one["colour"] = colour_text(g.line);
-    one["traces"] = g.traces;
-    one["mean"] = g.mean;
-    one["error"] = g.error;
-    one["dashed"] = g.dashed;
-    return one;
+  const auto groups = list_of(f.groups, [](const auto& g) {
+    return dict_of("name", g.name, "colour", text_of(g.line), "traces", g.traces, "mean", g.mean, "error", g.error,
+                   "dashed", g.dashed);
   });
-  return d;
+  return figure_dict("lines", f.text, "x", f.x, "x_end", f.x_end, "y_low", f.y_low, "y_high", f.y_high, "log_y",
+                     f.log_y, "most_traces", std::size_t{figures::line_figure::most_traces}, "groups", groups);
 }
 
 nb::dict data_of(const figures::step_figure& f) {
-  auto d = of_kind("steps", f.text);
-  d["steps"] = f.steps;
-  d["y_low"] = f.y_low;
-  d["y_high"] = f.y_high;
-  d["log_y"] = f.log_y;
-  d["lines"] = list_of(f.lines, [](const auto& s) {
-    nb::dict one;
-    one["name"] = s.name;
-    one["colour"] = colour_text(s.line);
-    one["y"] = s.y;
-    one["error"] = s.error;
-    one["dashed"] = s.dashed;
-    return one;
+  const auto lines = list_of(f.lines, [](const auto& s) {
+    return dict_of("name", s.name, "colour", text_of(s.line), "y", s.y, "error", s.error, "dashed", s.dashed);
   });
-  return d;
+  return figure_dict("steps", f.text, "steps", f.steps, "y_low", f.y_low, "y_high", f.y_high, "log_y", f.log_y, "lines",
+                     lines);
 }
 
 nb::dict data_of(const figures::histogram_figure& f) {
-  auto d = of_kind("histogram", f.text);
   std::vector<double> all;
   for (const auto& g : f.groups) all.insert(all.end(), g.values.begin(), g.values.end());
-  d["edges"] = figures::histogram_edges(all);
-  d["groups"] = list_of(f.groups, [](const auto& g) {
-    nb::dict one;
-    one["name"] = g.name;
-    one["colour"] = colour_text(g.fill);
-    one["values"] = g.values;
-    return one;
-  });
-  return d;
-}
-
-const char* scale_text(figures::colour_scale scale) {
-  return scale == figures::colour_scale::diverging ? "diverging" : "sequential";
+  const auto groups = list_of(
+      f.groups, [](const auto& g) { return dict_of("name", g.name, "colour", text_of(g.fill), "values", g.values); });
+  return figure_dict("histogram", f.text, "edges", figures::histogram_edges(all), "groups", groups);
 }
 
 nb::dict data_of(const figures::map_figure& f) {
-  auto d = of_kind("map", f.text);
-  d["rows"] = f.rows;
-  d["columns"] = f.columns;
-  d["panels"] = list_of(f.panels, [](const auto& p) { return nb::make_tuple(p.title, p.values); });
-  d["scale"] = scale_text(f.scale);
-  d["low"] = f.low;
-  d["high"] = f.high;
-  d["scale_label"] = f.scale_label;
-  d["digits"] = f.digits;
-  return d;
+  const auto panels = list_of(f.panels, [](const auto& p) { return nb::make_tuple(p.title, p.values); });
+  return figure_dict("map", f.text, "rows", f.rows, "columns", f.columns, "panels", panels, "colours",
+                     colours_of(f.scale), "diverging", f.scale == figures::colour_scale::diverging, "low", f.low,
+                     "high", f.high, "scale_label", f.scale_label, "digits", f.digits);
 }
 
 nb::dict data_of(const figures::heatmap_figure& f) {
-  auto d = of_kind("heatmap", f.text);
-  d["cell"] = f.cell;
-  d["width"] = f.width;
-  d["values"] = f.values;
-  d["low"] = f.low;
-  d["high"] = f.high;
-  d["scale_label"] = f.scale_label;
-  return d;
+  return figure_dict("heatmap", f.text, "cell", f.cell, "width", f.width, "values", f.values, "colours",
+                     colours_of(figures::colour_scale::sequential), "low", f.low, "high", f.high, "scale_label",
+                     f.scale_label);
 }
 
 nb::dict data_of(const figures::plane_figure& f) {
-  auto d = of_kind("plane", f.text);
-  d["context_length"] = f.context_length;
-  d["clouds"] = list_of(f.clouds, [](const auto& c) {
-    nb::dict one;
-    one["name"] = c.name;
-    one["ramp"] = nb::make_tuple(colour_text(c.ramp[0]), colour_text(c.ramp[1]));
-    one["marker"] = marker_text(c.shape);
-    one["x"] = c.x;
-    one["y"] = c.y;
-    one["position"] = c.position;
-    one["mean_x"] = c.mean_x;
-    one["mean_y"] = c.mean_y;
-    return one;
+  const auto clouds = list_of(f.clouds, [](const auto& c) {
+    return dict_of("name", c.name, "ramp", nb::make_tuple(text_of(c.ramp[0]), text_of(c.ramp[1])), "marker",
+                   text_of(c.shape), "x", c.x, "y", c.y, "position", c.position, "mean_x", c.mean_x, "mean_y",
+                   c.mean_y);
   });
-  return d;
+  return figure_dict("plane", f.text, "context_length", f.context_length, "clouds", clouds);
 }
 
 /// The data of one figure, by the name of the file that the programs write.
@@ -223,8 +169,10 @@ std::string page_of(const capture_set& source, const model_report& report, const
   settings.choice.pairs = pairs;
   settings.choice.seed = seed;
   auto content = figures::report_sections(found, settings, figures::statistics_of(found));
+  // matplotlib's style sheet says the same as this attribute.
+  const std::string style = " style=\"stroke-linejoin: round; stroke-linecap: butt\"";
   std::vector<figures::page_figure> all;
-  for (const auto& [name, element] : drawn) all.push_back({name, element});
+  for (const auto& [name, svg] : drawn) all.push_back({name, figures::inline_svg(svg, name + "-", style)});
   content.figures = figures::figures_html(all, settings.scales);
   return figures::report_page(content);
 }
@@ -251,9 +199,10 @@ void bind_pages(nb::module_& m) {
                 "-> list[tuple[str, dict[str, typing.Any]]]"),
         "Name and data of the figures of softmax and loss, as far as the captures hold these.");
   m.def("token_label", &figures::style::token_label, nb::arg("tokens"), "4096 as 4K.");
+  m.def("token_ticks", &figures::style::token_ticks, nb::arg("end"), "Round numbers of tokens from 0 to `end`.");
   m.def("page", &page_of, nb::arg("captures"), nb::arg("report"), nb::arg("command"), nb::arg("covariance"),
         nb::arg("pairs"), nb::arg("seed"), nb::arg("figures"),
-        "The page that the program `report` writes, with these figures: (name, svg element).");
+        "The page that the program `report` writes, with these figures: (name, SVG file).");
 }
 
 }  // namespace qkgeom::python

@@ -16,17 +16,12 @@
 namespace qkgeom::python {
 
 namespace nb = nanobind;
-using numbers = nb::ndarray<nb::numpy, const double>;
+using shape_type = std::vector<std::size_t>;
 
 void bind_results(nb::module_& m);
 void bind_analysis(nb::module_& m);
 void bind_captures(nb::module_& m);
 void bind_pages(nb::module_& m);
-
-/// NumPy view of numbers that `owner` keeps alive.
-inline numbers view_of(const std::vector<double>& x, std::vector<std::size_t> shape, nb::handle owner) {
-  return numbers(x.data(), shape.size(), shape.data(), owner);
-}
 
 /// A class whose fields have the C++ names; its repr shows them.
 template <class T>
@@ -42,20 +37,20 @@ class record : public nb::class_<T> {
   record& field(const char* name, F&& member, const char* doc = nullptr) {
     return doc ? named(name).read(name, std::forward<F>(member), doc) : named(name).read(name, std::forward<F>(member));
   }
-  /// A vector of the record as an array; shape(record) gives its shape, or it is a vector (n).
-  record& array(const char* name, std::vector<double> T::*member, const char* doc) {
+  /// A vector of the record as an array that views it; shape(record) gives its shape, by default (n).
+  record& array(const char* name, std::vector<double> T::*values, const char* doc) {
     return array(
-        name, [member](const T& x) -> const std::vector<double>& { return x.*member; },
-        [member](const T& x) { return std::vector<std::size_t>{(x.*member).size()}; }, doc);
+        name, values, [values](const T& x) { return shape_type{(x.*values).size()}; }, doc);
   }
-  template <class Values, class Shape>
-  record& array(const char* name, Values values, Shape shape, const char* doc) {
+  template <class Shape>
+  record& array(const char* name, std::vector<double> T::*values, Shape shape, const char* doc) {
     named(name);
     this->def_prop_ro(
         name,
         [values, shape](nb::handle self) {
           const T& x = nb::cast<const T&>(self);
-          return view_of(values(x), shape(x), self);
+          const shape_type sizes = shape(x);
+          return nb::ndarray<nb::numpy, const double>((x.*values).data(), sizes.size(), sizes.data(), self);
         },
         doc);
     return *this;

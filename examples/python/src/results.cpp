@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The result classes: small, with the fields of the C++ structures.
+#include <nanobind/stl/variant.h>
+
 #include "python.hpp"
-
-#include <array>
-#include <cstring>
-
-#include "arrow.hpp"
 #include "qkgeom/report/head_tables.hpp"
 #include "table.hpp"
 
@@ -38,18 +35,12 @@ void bind_profiles(nb::module_& m) {
       .field("sampling_error", &profile_bucket::sampling_error)
       .array("document_sum", &profile_bucket::document_sum, "(documents)")
       .array("document_weight", &profile_bucket::document_weight, "(documents)");
-  const auto square = [](const plasticity_heatmap& h) {
-    return std::vector<std::size_t>(2, static_cast<std::size_t>(h.width));
-  };
+  const auto square = [](const plasticity_heatmap& h) { return shape_type(2, static_cast<std::size_t>(h.width)); };
   record<plasticity_heatmap>(m, "Heatmap", "Plasticity by key distance |t_i - t_j| and query distance, in tokens.")
       .field("cell", &plasticity_heatmap::cell, "cell width, tokens")
       .field("width", &plasticity_heatmap::width, "cells along each side")
-      .array(
-          "sum", [](const plasticity_heatmap& h) -> const std::vector<double>& { return h.sum; }, square,
-          "(key distance, query distance) sums of plasticity")
-      .array(
-          "weight", [](const plasticity_heatmap& h) -> const std::vector<double>& { return h.weight; }, square,
-          "(key distance, query distance) weights of the pairs")
+      .array("sum", &plasticity_heatmap::sum, square, "(key distance, query distance) sums of plasticity")
+      .array("weight", &plasticity_heatmap::weight, square, "(key distance, query distance) weights of the pairs")
       .def("mean", &plasticity_heatmap::mean, nb::arg("key_distance"), nb::arg("query_distance"),
            "Mean of a cell by its indices; NaN without pairs.");
   record<plasticity_profile_result>(m, "Profile", "Plasticity profile of a head over query buckets (4.4.5).")
@@ -76,16 +67,15 @@ void bind_profiles(nb::module_& m) {
 void bind_geometry(nb::module_& m) {
   const auto d_by_d = [](const pca_result& p) {
     const auto d = p.r_q.size();
-    return p.components.empty() ? std::vector<std::size_t>{0, d} : std::vector<std::size_t>{d, d};
+    return shape_type{p.components.empty() ? 0 : d, d};
   };
   record<pca_result>(m, "Pca", "PCA of the pooled queries and keys of a head (4.2); components by descending variance.")
       .field("head_class", [](const pca_result& p) { return text(name_of(p.head_class)); })
       .array("explained_variance", &pca_result::explained_variance, "(d) lambda_j / sum of lambda")
       .array("r_q", &pca_result::r_q, "(d) correlation of q . v_j with position")
       .array("r_k", &pca_result::r_k, "(d) correlation of k . v_j with position")
-      .array(
-          "components", [](const pca_result& p) -> const std::vector<double>& { return p.components; }, d_by_d,
-          "(d, d) row j is v_j; (0, d) in reports, which do not keep them")
+      .array("components", &pca_result::components, d_by_d,
+             "(d, d) row j is v_j; (0, d) in reports, which do not keep them")
       .field("total_variance", &pca_result::total_variance)
       .field("q_linear_share", &pca_result::q_linear_share)
       .field("k_linear_share", &pca_result::k_linear_share)
@@ -203,23 +193,12 @@ void bind_reports(nb::module_& m) {
           nb::arg("folder"), "Writes the tables as the program `heads` does.");
 }
 
-/// A column as NumPy or Python sees it: a list, None for null.
+/// The cells of a column; None for null.
 nb::list values_of(const table::column& c) {
   nb::list values;
-  for (const auto& x : c.cells) {
-    if (std::holds_alternative<std::monostate>(x))
-      values.append(nb::none());
-    else if (const auto* b = std::get_if<bool>(&x))
-      values.append(*b);
-    else if (const auto* i = std::get_if<std::int64_t>(&x)) {
-      if (c.kind == 3)
-        values.append(static_cast<double>(*i));
-      else
-        values.append(*i);
-    } else if (const auto* d = std::get_if<double>(&x))
-      values.append(*d);
-    else
-      values.append(std::get<std::string>(x));
+  for (const auto& cell : c.cells) {
+    const auto* whole = std::get_if<std::int64_t>(&cell);
+    values.append(whole && c.kind == 3 ? nb::cast(static_cast<double>(*whole)) : nb::cast(cell));  // one type a column
   }
   return values;
 }

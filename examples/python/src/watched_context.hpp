@@ -6,8 +6,8 @@
 #include <mutex>
 #include <optional>
 
+#include "on_cuda.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
-#include "watched.hpp"
 
 namespace qkgeom::python {
 

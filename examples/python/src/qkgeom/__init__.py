@@ -6,58 +6,22 @@ Tensors in, tables out: `analyse(q, k, positions)` for arrays, `open(capture)` f
 """
 from __future__ import annotations
 
+import importlib
 import typing
 
 from ._captures import Capture, open
 from ._qkgeom import (
-    AxisProjection,
-    Error,
-    Estimate,
-    Heatmap,
-    HeadReport,
-    KeyPair,
-    Moments,
-    Note,
-    Pca,
-    PositionBias,
-    Profile,
-    ProfileBucket,
-    ProfileSummary,
-    QueryBucket,
-    QueryModel,
-    Report,
-    Rotation,
-    RowMoments,
-    SideMoments,
-    Table,
-    accumulate,
-    analyse,
-    draw_tokens,
-    fit_queries,
-    pca,
-    planar_rotation,
-    plasticity_profile,
-    set_threads,
-    summarize,
+    AxisProjection, Error, Estimate, Heatmap, HeadReport, KeyPair, Moments, Note, Pca, PositionBias, Profile, ProfileBucket,
+    ProfileSummary, QueryBucket, QueryModel, Report, Rotation, RowMoments, SideMoments, Table, accumulate, analyse, draw_tokens,
+    fit_queries, pca, planar_rotation, plasticity_profile, set_threads, summarize,
 )
 from ._version import __version__
 
 if typing.TYPE_CHECKING:
     from ._monitor import Monitor
     from ._plots import (
-        plot_bias_histogram,
-        plot_bias_in_sd_map,
-        plot_bias_map,
-        plot_heatmap,
-        plot_loss,
-        plot_plane,
-        plot_plasticity_map,
-        plot_profile,
-        plot_qk_map,
-        plot_qk_scatter,
-        plot_softmax_distance,
-        plot_softmax_entropy,
-        plot_softmax_first,
+        plot_bias_histogram, plot_bias_in_sd_map, plot_bias_map, plot_heatmap, plot_loss, plot_plane, plot_plasticity_map,
+        plot_profile, plot_qk_map, plot_qk_scatter, plot_softmax_distance, plot_softmax_entropy, plot_softmax_first,
     )
     from ._transformers import capture
 
@@ -73,16 +37,7 @@ __all__ = [
 
 def __getattr__(name: str) -> typing.Any:
     # torch is imported where a model is captured, the figures where they are drawn, neither with the package.
-    if name == "capture":
-        from ._transformers import capture
-
-        return capture
-    if name == "Monitor":
-        from ._monitor import Monitor
-
-        return Monitor
-    if name.startswith("plot_") and name in __all__:
-        from . import _plots
-
-        return getattr(_plots, name)
-    raise AttributeError(f"module 'qkgeom' has no attribute {name!r}")
+    module = {"capture": "_transformers", "Monitor": "_monitor"}.get(name, "_plots" if name.startswith("plot_") else "")
+    if name not in __all__ or not module:
+        raise AttributeError(f"module 'qkgeom' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)

@@ -53,30 +53,25 @@ class Capture:
         """
         if self._report is None:
             self._report = _analyse(self._set, self._options)
-        if path is not None:
-            page = pathlib.Path(path) if os.fspath(path).endswith(".html") else None
-            if page is not None:
-                from ._plots import require_programs
-
-                require_programs()
-            self._report.write(os.fspath(path if page is None else page.parent))
-            if page is not None:
-                self._write_page(page)
+        if path is not None and os.fspath(path).endswith(".html"):
+            self._write_page(pathlib.Path(path), self._report)
+        elif path is not None:
+            self._report.write(os.fspath(path))
         return self._report
 
-    def _write_page(self, page: pathlib.Path) -> None:
-        from ._plots import element_of, figures_of, svg_of
+    def _write_page(self, page: pathlib.Path, report: Report) -> None:
+        from ._plots import figures_of, require_programs, svg_of
 
-        drawn = []
-        for name, figure in figures_of(self):
-            svg = svg_of(figure)
+        require_programs()
+        report.write(os.fspath(page.parent))
+        drawn = [(name, svg_of(figure)) for name, figure in figures_of(self)]
+        for name, svg in drawn:
             (page.parent / f"{name}.svg").write_text(svg, encoding="utf-8")
-            drawn.append((name, element_of(svg, name + "-")))
         chosen = self._options
         sampled = chosen["sampled_pairs"]
         pairs = f"sampled:{sampled}" if sampled and chosen["pairs"] == "all" else chosen["pairs"]
         words = ", ".join([repr(self._paths), *(f"{n}={v!r}" for n, v in chosen.items() if n != "progress")])
-        page.write_text(_qkgeom.page(self._set, self.report(), f"qkgeom.open({words}).report({str(page)!r})",
+        page.write_text(_qkgeom.page(self._set, report, f"qkgeom.open({words}).report({str(page)!r})",
                                      chosen["covariance"], pairs, chosen["seed"], drawn), encoding="utf-8")
 
     def heads(self) -> Table:

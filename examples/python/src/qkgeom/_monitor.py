@@ -20,7 +20,7 @@ Row = typing.Dict[str, typing.Union[int, float]]
 
 @dataclasses.dataclass
 class _Document:
-    """What one document gives in one layer. Documents merge in the order of their numbers, whatever rank they came from."""
+    """Numbers of one document in one layer. Documents merge in the order of their numbers, whatever rank they came from."""
 
     number: int
     tokens: int

@@ -7,10 +7,8 @@ A function takes a `Report`, or a `Capture`, which it analyses, and returns a `m
 from __future__ import annotations
 
 import io
-import re
 import textwrap
 import typing
-import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 
@@ -29,19 +27,6 @@ _STYLE: dict[str, typing.Any] = {
     "axes.edgecolor": _AXIS, "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
     "grid.color": _RULE, "legend.frameon": False, "svg.fonttype": "none", "svg.hashsalt": "qkgeom", "text.parse_math": False,
 }
-_SCALES = {
-    "diverging": ["#053061", "#2166ac", "#4393c3", "#92c5de", "#d1e5f0", "#f7f7f7", "#fddbc7", "#f4a582", "#d6604d", "#b2182b",
-                  "#67001f"],
-    "sequential": ["#440154", "#482878", "#3e4a89", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6dcd59", "#b4de2c", "#fde725"],
-}
-
-
-def _scale(name: str) -> typing.Any:
-    from matplotlib.colors import LinearSegmentedColormap
-
-    colours = LinearSegmentedColormap.from_list(name, _SCALES[name])
-    colours.set_bad(_NO_VALUE)
-    return colours
 
 
 def _frame(f: Data, width: float, height: float) -> Figure:
@@ -60,11 +45,13 @@ def _frame(f: Data, width: float, height: float) -> Figure:
     return figure
 
 
-def _axes(figure: Figure, f: Data, grid: bool = True) -> typing.Any:
+def _axes(f: Data, width: float, height: float) -> tuple[Figure, typing.Any]:
+    """The frame and axes with a grid in it."""
+    figure = _frame(f, width, height)
     axes = figure.add_subplot()
     axes.set(xlabel=f["x_label"], ylabel=f["y_label"])
-    axes.grid(grid)
-    return axes
+    axes.grid(True)
+    return figure, axes
 
 
 def _legend(axes: typing.Any) -> None:
@@ -80,26 +67,20 @@ def _bar(figure: Figure, of: typing.Any, **options: typing.Any) -> None:
 
 
 def _token_axis(axis: typing.Any, end: float) -> None:
-    steps = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 64.0, 128.0, 256.0, 512.0]
-    step = next((s for s in steps if end / s <= 9), steps[-1])
-    while end / step > 9:
-        step *= 2
-    ticks = np.arange(0, end * (1 + 1e-9), step)
+    ticks = _qkgeom.token_ticks(end)
     axis.set_ticks(ticks, [_qkgeom.token_label(t) for t in ticks])
 
 
 def _scatter(f: Data) -> Figure:
     from matplotlib.patches import Rectangle
 
-    figure = _frame(f, 8, 5.8)
-    axes = _axes(figure, f)
+    figure, axes = _axes(f, 8, 5.8)
     limit = f["limit"]
     for left, bottom, right, top, colour in f["regions"]:
         axes.add_patch(Rectangle((left, bottom), right - left, top - bottom, color=colour, alpha=0.1, linewidth=0, zorder=0))
-    for t in f["thresholds"]:
-        for value in (-t, t):
-            axes.axvline(value, color=_FAINT, linewidth=0.8, dashes=(6, 4), zorder=1)
-            axes.axhline(value, color=_FAINT, linewidth=0.8, dashes=(6, 4), zorder=1)
+    for line in (axes.axvline, axes.axhline):
+        for value in (sign * t for t in f["thresholds"] for sign in (-1, 1)):
+            line(value, color=_FAINT, linewidth=0.8, dashes=(6, 4), zorder=1)
     for s in f["points"]:
         axes.scatter(s["x"], s["y"], s=26, c=s["colour"], marker=s["marker"], alpha=0.8, linewidths=0, label=s["name"] or None,
                      clip_on=False)
@@ -114,8 +95,7 @@ def _shown(y: typing.Sequence[float], log: bool) -> np.ndarray[typing.Any, np.dt
 
 
 def _lines(f: Data) -> Figure:
-    figure = _frame(f, 9, 5)
-    axes = _axes(figure, f)
+    figure, axes = _axes(f, 9, 5)
     x, log = f["x"], f["log_y"]
     for g in f["groups"]:
         colour = g["colour"]
@@ -133,12 +113,11 @@ def _lines(f: Data) -> Figure:
         if g["error"]:
             low, high = mean - g["error"], mean + np.asarray(g["error"])
             axes.fill_between(x, np.maximum(low, f["y_low"]) if log else low, high, color=colour, alpha=0.2, linewidth=0)
-        if g["dashed"]:
-            axes.plot(x, mean, color=colour, linewidth=1.5, linestyle=(0, (4, 2)), marker="o", markersize=3, fillstyle="none",
-                      label=g["name"] or None, zorder=6)
-        else:
+        if not g["dashed"]:
             axes.plot(x, mean, color="white", linewidth=4.5, zorder=3)
-            axes.plot(x, mean, color=colour, linewidth=2.3, marker="o", markersize=3.5, label=g["name"] or None, zorder=5)
+        look = (dict(linewidth=1.5, linestyle=(0, (4, 2)), markersize=3, fillstyle="none", zorder=6) if g["dashed"]
+                else dict(linewidth=2.3, markersize=3.5, zorder=5))
+        axes.plot(x, mean, color=colour, marker="o", label=g["name"] or None, **look)
     if log:
         axes.set_yscale("log")
     axes.set(xlim=(0, f["x_end"]), ylim=(f["y_low"], f["y_high"]))
@@ -148,8 +127,7 @@ def _lines(f: Data) -> Figure:
 
 
 def _steps(f: Data) -> Figure:
-    figure = _frame(f, 9, 5)
-    axes = _axes(figure, f)
+    figure, axes = _axes(f, 9, 5)
     for i, s in enumerate(f["lines"]):
         x = np.arange(len(f["steps"])) + 0.03 * (i - 0.5 * (len(f["lines"]) - 1))
         error = np.asarray(s["error"], dtype=float) if s["error"] else None
@@ -169,8 +147,7 @@ def _steps(f: Data) -> Figure:
 def _histogram(f: Data) -> Figure:
     from matplotlib.ticker import MaxNLocator
 
-    figure = _frame(f, 7.5, 4.6)
-    axes = _axes(figure, f)
+    figure, axes = _axes(f, 7.5, 4.6)
     axes.grid(False, axis="x")
     edges = np.asarray(f["edges"])
     base = np.zeros(len(edges) - 1)
@@ -188,11 +165,13 @@ def _histogram(f: Data) -> Figure:
 
 
 def _map(f: Data) -> Figure:
+    from matplotlib.colors import LinearSegmentedColormap
+
     rows, columns, panels = len(f["rows"]), len(f["columns"]), f["panels"]
     cell = min(0.55, 10 / (columns * len(panels)))
     figure = _frame(f, max(6.0, 1.8 + cell * columns * len(panels)), max(2.2, 1.4 + min(0.34, 7 / rows) * rows))
     all_axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    colours = _scale(f["scale"])
+    colours = LinearSegmentedColormap.from_list("scale", f["colours"])
     for axes, (title, values) in zip(all_axes, panels):
         cells = np.ma.masked_invalid(np.reshape(values, (rows, columns)))
         mesh = axes.pcolormesh(cells, cmap=colours, vmin=f["low"], vmax=f["high"], edgecolors="white",
@@ -212,7 +191,7 @@ def _map(f: Data) -> Figure:
                 if not np.isfinite(value):
                     continue
                 share = (value - f["low"]) / (f["high"] - f["low"])
-                light = abs(share - 0.5) > 0.28 if f["scale"] == "diverging" else share < 0.5
+                light = abs(share - 0.5) > 0.28 if f["diverging"] else share < 0.5
                 axes.text(column + 0.5, row + 0.5, f"{value:.{f['digits']}f}".replace("-0.00", "0.00"), ha="center", va="center",
                           fontsize=8, color="white" if light else _INK)
     all_axes[0].set_ylabel(f["y_label"])
@@ -221,14 +200,14 @@ def _map(f: Data) -> Figure:
 
 
 def _heatmap(f: Data) -> Figure:
-    figure = _frame(f, 7, 5.4)
-    axes = _axes(figure, f)
+    from matplotlib.colors import LinearSegmentedColormap
+
+    figure, axes = _axes(f, 7, 5.4)
     width, end = f["width"], f["cell"] * f["width"]
     edges = f["cell"] * np.arange(width + 1)
-    colours = _scale("sequential")
-    colours.set_bad("white")
     if width:
         cells = np.ma.masked_invalid(np.reshape(f["values"], (width, width)).T)
+        colours = LinearSegmentedColormap.from_list("scale", f["colours"])
         mesh = axes.pcolormesh(edges, edges, cells, cmap=colours, vmin=f["low"], vmax=f["high"])
         _bar(figure, mesh, ax=axes, label=f["scale_label"])
     axes.set(xlim=(0, end or 1), ylim=(0, end or 1))
@@ -241,10 +220,9 @@ def _plane(f: Data) -> Figure:
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.ticker import FuncFormatter
 
-    figure = _frame(f, 8, 5.4)
-    axes = _axes(figure, f)
-    axes.axhline(0, color=_AXIS, linewidth=0.8, zorder=1)
-    axes.axvline(0, color=_AXIS, linewidth=0.8, zorder=1)
+    figure, axes = _axes(f, 8, 5.4)
+    for line in (axes.axhline, axes.axvline):
+        line(0, color=_AXIS, linewidth=0.8, zorder=1)
     for c in f["clouds"]:
         ramp = LinearSegmentedColormap.from_list(c["name"], c["ramp"])
         points = axes.scatter(c["x"], c["y"], s=5, c=c["position"], cmap=ramp, vmin=0, vmax=f["context_length"], marker=c["marker"],
@@ -292,83 +270,60 @@ def _report(of: Report | Capture) -> Report:
     raise TypeError(f"report must be a Report or a Capture, not {type(of).__name__}")
 
 
-def _draw_figure(of: Report | Capture, name: str) -> Figure:
-    report = _report(of)
-    return draw(_qkgeom.figure(report, name))
+class FigureOfHeads(typing.Protocol):
+    def __call__(self, report: Report | Capture) -> Figure: ...
 
 
-def plot_qk_scatter(report: Report | Capture) -> Figure:
-    """r_q against r_k on PCA component 0 (4.2), a mark per head, with the regions of the head classes."""
-    return _draw_figure(report, "qk_scatter")
+class FigureOfCapture(typing.Protocol):
+    def __call__(self, capture: Capture) -> Figure: ...
 
 
-def plot_qk_map(report: Report | Capture) -> Figure:
-    """r_q and r_k on PCA component 0 by layer and head."""
-    return _draw_figure(report, "qk_map")
+def _named(name: str, words: str, function: typing.Any) -> typing.Any:
+    function.__name__ = function.__qualname__ = f"plot_{name}"
+    function.__doc__ = words
+    return function
 
 
-def plot_bias_histogram(report: Report | Capture) -> Figure:
-    """Bias strength (4.6) times the context, in logits, heads counted."""
-    return _draw_figure(report, "bias_histogram")
+def _of_heads(name: str, words: str) -> FigureOfHeads:
+    def plot(report: Report | Capture) -> Figure:
+        analysed = _report(report)
+        return draw(_qkgeom.figure(analysed, name))
+
+    return typing.cast(FigureOfHeads, _named(name, words, plot))
 
 
-def plot_bias_map(report: Report | Capture) -> Figure:
-    """Bias strength times the context, in logits, by layer and head."""
-    return _draw_figure(report, "bias_map")
+def _of_capture(name: str, option: str, words: str) -> FigureOfCapture:
+    def plot(capture: Capture) -> Figure:
+        report = _report(capture)
+        found = dict(_qkgeom.statistics_figures(capture._set, report))
+        if name not in found:
+            raise ValueError(f"this capture holds no {name}: qkgeom capture takes it with {option}")
+        return draw(found[name])
+
+    return typing.cast(FigureOfCapture, _named(name, f"{words}; from captures made with {option}.", plot))
 
 
-def plot_bias_in_sd_map(report: Report | Capture) -> Figure:
-    """The same in standard deviations of the score difference of two keys of a document."""
-    return _draw_figure(report, "bias_in_sd_map")
-
-
-def plot_profile(report: Report | Capture) -> Figure:
-    """Plasticity along the context (4.4.5): a trace per head, means of RoPE and NoPE layers with 95 % intervals."""
-    return _draw_figure(report, "profile")
-
-
-def plot_heatmap(report: Report | Capture) -> Figure:
-    """Plasticity by the distance of two keys and of the query (6.2.2), in tokens, mean over heads."""
-    return _draw_figure(report, "heatmap")
-
-
-def plot_plasticity_map(report: Report | Capture) -> Figure:
-    """Plasticity over the whole context by layer and head."""
-    return _draw_figure(report, "plasticity_map")
+plot_qk_scatter = _of_heads("qk_scatter", "r_q against r_k on PCA component 0 (4.2), a mark per head, with the regions of the head "
+                            "classes.")
+plot_qk_map = _of_heads("qk_map", "r_q and r_k on PCA component 0 by layer and head.")
+plot_bias_histogram = _of_heads("bias_histogram", "Bias strength (4.6) times the context, in logits, heads counted.")
+plot_bias_map = _of_heads("bias_map", "Bias strength times the context, in logits, by layer and head.")
+plot_bias_in_sd_map = _of_heads("bias_in_sd_map", "Bias strength times the context, in standard deviations of the score difference of "
+                                "two keys of a document.")
+plot_profile = _of_heads("profile", "Plasticity along the context (4.4.5): a trace per head, means of RoPE and NoPE layers with 95 % "
+                         "intervals.")
+plot_heatmap = _of_heads("heatmap", "Plasticity by the distance of two keys and of the query (6.2.2), in tokens, mean over heads.")
+plot_plasticity_map = _of_heads("plasticity_map", "Plasticity over the whole context by layer and head.")
+plot_softmax_first = _of_capture("softmax_first", "--softmax", "Share of the attention on the first token along the context")
+plot_softmax_entropy = _of_capture("softmax_entropy", "--softmax", "Entropy of the attention along the context, in nats")
+plot_softmax_distance = _of_capture("softmax_distance", "--softmax", "Share of the attention by distance from query to key, in tokens")
+plot_loss = _of_capture("loss", "--loss", "Loss of the next token along the context, in nats")
 
 
 def plot_plane(capture: Capture, layer: int, head: int) -> Figure:
     """Queries and keys of a head in the plane of drift a and separation b (4.3.2), coloured by position."""
     report = _report(capture)
     return draw(_qkgeom.plane(capture._set, report, layer, head))
-
-
-def _statistic(capture: Capture, name: str, option: str) -> Figure:
-    report = _report(capture)
-    found = dict(_qkgeom.statistics_figures(capture._set, report))
-    if name not in found:
-        raise ValueError(f"this capture holds no {name}: qkgeom capture takes it with {option}")
-    return draw(found[name])
-
-
-def plot_softmax_first(capture: Capture) -> Figure:
-    """Share of the attention on the first token along the context; from captures made with --softmax."""
-    return _statistic(capture, "softmax_first", "--softmax")
-
-
-def plot_softmax_entropy(capture: Capture) -> Figure:
-    """Entropy of the attention along the context, in nats; from captures made with --softmax."""
-    return _statistic(capture, "softmax_entropy", "--softmax")
-
-
-def plot_softmax_distance(capture: Capture) -> Figure:
-    """Share of the attention by distance from query to key, in tokens; from captures made with --softmax."""
-    return _statistic(capture, "softmax_distance", "--softmax")
-
-
-def plot_loss(capture: Capture) -> Figure:
-    """Loss of the next token along the context, in nats; from captures made with --loss."""
-    return _statistic(capture, "loss", "--loss")
 
 
 def figures_of(capture: Capture) -> list[tuple[str, Figure]]:
@@ -390,29 +345,3 @@ def svg_of(figure: Figure) -> str:
     with matplotlib.rc_context(_STYLE):
         figure.savefig(to, format="svg", metadata={"Date": None, "Creator": None})
     return to.getvalue()
-
-
-def element_of(svg: str, prefix: str) -> str:
-    """matplotlib's SVG as an element of a page: without namespaces, metadata and style sheet, ids with `prefix`."""
-    root = ElementTree.fromstring(svg)
-
-    def plain(name: str) -> str:
-        return name.rsplit("}", 1)[-1]
-
-    for parent in list(root.iter()):
-        for child in list(parent):
-            if plain(child.tag) in ("metadata", "style", "title"):
-                parent.remove(child)
-    for e in root.iter():
-        e.tag = plain(e.tag)
-        for name, value in list(e.attrib.items()):
-            del e.attrib[name]
-            if plain(name) == "id":
-                value = prefix + value
-            elif plain(name) == "href" and value.startswith("#"):
-                value = "#" + prefix + value[1:]
-            e.set(plain(name), re.sub(r"url\(#", f"url(#{prefix}", value))
-    for name in ("width", "height", "version"):
-        root.attrib.pop(name, None)
-    root.set("style", "stroke-linejoin: round; stroke-linecap: butt")  # what matplotlib's style sheet says
-    return ElementTree.tostring(root, encoding="unicode")

@@ -25,16 +25,15 @@ def _short_name(dtype: torch.dtype) -> str:
 
 
 class _Layer:
-    def __init__(self, module: torch.nn.Module, options: dict[str, typing.Any]) -> None:
+    def __init__(self, module: torch.nn.Module, q: torch.Tensor, k: torch.Tensor, options: dict[str, typing.Any]) -> None:
         sinks = getattr(module, "sinks", None)
         self.module = module
         self.scale, self.softcap = options.get("scaling"), options.get("softcap")
         self.window = window_of(module, options)
         self.sinks: list[float] | None = None if sinks is None else sinks.detach().float().tolist()
-        self.rows: dict[str, list[torch.Tensor]] = {"q": [], "k": []}
-        self.positions: dict[str, list[np.ndarray[typing.Any, typing.Any]]] = {"q": [], "k": []}
-        self.documents: dict[str, list[int]] = {"q": [], "k": []}
-        self.heads = self.key_heads = self.head_dim = 0
+        self.heads, self.key_heads, self.head_dim = q.shape[1], k.shape[1], q.shape[3]
+        # Rows of each side per document, with their positions and the document's number.
+        self.kept: dict[str, list[tuple[torch.Tensor, np.ndarray[typing.Any, typing.Any], int]]] = {"q": [], "k": []}
 
 
 class capture:
@@ -91,9 +90,7 @@ class capture:
             raise Unsupported(f"layer {number} attends within chunks of {chunk} tokens, which analyses do not know: give documents "
                               f"of up to {chunk} tokens, or heads of other layers")
         if layer is None:
-            layer = _Layer(module, options)
-            layer.heads, layer.key_heads, layer.head_dim = q.shape[1], k.shape[1], q.shape[3]
-            self._layers[number] = layer
+            layer = self._layers[number] = _Layer(module, q, k, options)
         tokens = q.shape[2]
         for b in range(q.shape[0]):
             document = self._first + b
@@ -102,10 +99,8 @@ class capture:
                     drawn_as = "q" if self._same else side
                     kept = draw_tokens("uniform", self._bucket_size, self._rate, 0, tokens, self._seed, document, number, drawn_as)
                     at = torch.from_numpy(np.array(kept, dtype=np.int64)).to(x.device)
-                    heads = x[b][self._chosen(number, side, layer)]
-                    layer.rows[side].append(heads.index_select(1, at).transpose(0, 1).contiguous().cpu())
-                    layer.positions[side].append(kept)
-                    layer.documents[side].append(document)
+                    rows = x[b][self._chosen(number, side, layer)].index_select(1, at).transpose(0, 1)
+                    layer.kept[side].append((rows.contiguous().cpu(), kept, document))
             if self._keep != "samples":
                 position = torch.arange(tokens, dtype=torch.int32)
                 more = accumulate(q[b].transpose(0, 1).cpu(), k[b].transpose(0, 1).cpu(), position, buckets=self._bucket_size,
@@ -185,9 +180,9 @@ class capture:
         for number, layer in sorted(self._layers.items()):
             one: list[typing.Any] = [number]
             for side in ("q", "k"):
-                sizes = [len(p) for p in layer.positions[side]]
-                one += [torch.cat(layer.rows[side]), np.concatenate(layer.positions[side]).astype(np.int32),
-                        np.repeat(np.array(layer.documents[side], dtype=np.int32), sizes)]
+                rows, positions, documents = zip(*layer.kept[side])
+                one += [torch.cat(rows), np.concatenate(positions).astype(np.int32),
+                        np.repeat(np.array(documents, dtype=np.int32), [len(p) for p in positions])]
             arrays.append(tuple(one))
         _qkgeom.write_capture(os.fspath(folder), json.dumps(self._manifest()), arrays)
         return pathlib.Path(folder)

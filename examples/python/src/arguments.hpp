@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// What callers in Python pass: arrays, viewed where they lie, and options.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -9,15 +10,27 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "on_cuda.hpp"
 #include "qkgeom/core/head.hpp"
+#include "qkgeom/report/head_report.hpp"
 
 namespace qkgeom::python {
 
 namespace nb = nanobind;
 using any_array = nb::ndarray<nb::ro>;
+
+/// As `require`, but Python gets a TypeError.
+template <class... Parts>
+void require_type(bool condition, const Parts&... parts) {
+  if (condition) return;
+  std::ostringstream text;
+  (text << ... << parts);
+  throw nb::type_error(text.str().c_str());
+}
+inline std::string class_name_of(nb::handle x) { return nb::cast<std::string>(nb::str(x.type().attr("__name__"))); }
 
 /// Shape, dtype and strides of an array, for messages.
 inline std::string text_of(const any_array& x) {
@@ -63,15 +76,10 @@ inline any_array take_array(nb::handle x, const char* name, readable memory) {
   if (nb::hasattr(x, "requires_grad") && nb::cast<bool>(x.attr("requires_grad")))
     fail(name, " is part of a graph of gradients: pass ", name, ".detach()");
   if (!nb::try_cast(x, a, false) || !a.is_valid()) {
-    auto found = nb::cast<std::string>(nb::str(x.type().attr("__name__")));
-    if (nb::hasattr(x, "dtype")) {
-      const nb::object dtype = x.attr("dtype");
-      found += " of dtype " + nb::cast<std::string>(nb::str(nb::handle(dtype)));
-    }
-    throw nb::type_error((std::string(name) +
-                          " must be an array of numbers (NumPy, PyTorch, JAX: the array protocol or DLPack), not " +
-                          found)
-                             .c_str());
+    auto found = class_name_of(x);
+    if (nb::hasattr(x, "dtype")) found += " of dtype " + nb::cast<std::string>(nb::str(nb::object(x.attr("dtype"))));
+    require_type(false, name, " must be an array of numbers (NumPy, PyTorch, JAX: the array protocol or DLPack), not ",
+                 found);
   }
   if (memory == readable::host_or_cuda && on_cuda(a))
     cuda_library(name);  // or throws
@@ -94,18 +102,9 @@ struct array_rows {
     const auto code = static_cast<nb::dlpack::dtype_code>(t.code);
     one_head = array.ndim() == 2;
     using enum nb::dlpack::dtype_code;
-    if (code == Float && t.bits == 64)
-      element = dtype::f64;
-    else if (code == Float && t.bits == 32)
-      element = dtype::f32;
-    else if (code == Float && t.bits == 16)
-      element = dtype::f16;
-    else if (code == Bfloat && t.bits == 16)
-      element = dtype::bf16;
-    else
-      throw nb::type_error(
-          (std::string(name) + " must hold float64, float32, float16 or bfloat16, but it has " + text_of(array))
-              .c_str());
+    require_type((code == Float && (t.bits == 64 || t.bits == 32 || t.bits == 16)) || (code == Bfloat && t.bits == 16),
+                 name, " must hold float64, float32, float16 or bfloat16, but it has ", text_of(array));
+    element = code == Bfloat ? dtype::bf16 : t.bits == 64 ? dtype::f64 : t.bits == 32 ? dtype::f32 : dtype::f16;
     require(array.ndim() == 2 || array.ndim() == 3, name, " must be (rows, d) or (rows, heads, d), but it has ",
             text_of(array));
     const auto d = array.ndim() - 1;
@@ -128,8 +127,9 @@ class array_ints {
  public:
   array_ints(nb::handle x, const char* name, readable memory = readable::host) : array_(take_array(x, name, memory)) {
     const auto t = array_.dtype();
-    if (static_cast<nb::dlpack::dtype_code>(t.code) != nb::dlpack::dtype_code::Int || (t.bits != 32 && t.bits != 64))
-      throw nb::type_error((std::string(name) + " must hold int32 or int64, but it has " + text_of(array_)).c_str());
+    const bool integers = static_cast<nb::dlpack::dtype_code>(t.code) == nb::dlpack::dtype_code::Int;
+    require_type(integers && (t.bits == 32 || t.bits == 64), name, " must hold int32 or int64, but it has ",
+                 text_of(array_));
     require(array_.ndim() == 1, name, " must be (rows), but it has ", text_of(array_));
     const auto n = static_cast<index_t>(array_.shape(0));
     const index_t step = n > 1 ? array_.stride(0) : 1;
@@ -206,5 +206,51 @@ struct array_layer {
     return key;
   }
 };
+
+/// Query buckets: a width in tokens, or ascending edges.
+using buckets_argument = std::variant<index_t, std::vector<index_t>>;
+
+/// Query models: one, or several.
+using covariance_argument = std::variant<std::string, std::vector<std::string>>;
+inline std::vector<std::string> names_of(const covariance_argument& covariance) {
+  if (const auto* one = std::get_if<std::string>(&covariance)) return {*one};
+  return std::get<std::vector<std::string>>(covariance);
+}
+
+inline covariance_kind covariance_of(const std::string& name) {
+  for (const covariance_kind kind : all_covariance_kinds)
+    if (name == name_of(kind)) return kind;
+  fail("covariance must be diagonal, full, joint, linear_drift or empirical, not ", name);
+}
+
+/// What `analyse` and `open` share.
+inline analysis_options options_of(const std::optional<buckets_argument>& buckets,
+                                   const std::vector<std::string>& covariance, const std::string& pairs,
+                                   index_t sampled_pairs, bool heatmap, std::uint64_t seed) {
+  analysis_options o;
+  if (const auto* edges = buckets ? std::get_if<std::vector<index_t>>(&*buckets) : nullptr) o.bucket_edges = *edges;
+  if (const auto* width = buckets ? std::get_if<index_t>(&*buckets) : nullptr) {
+    o.bucket_size = *width;
+    require(o.bucket_size > 0, "buckets must be a width of at least 1 token or ascending edges, not ", o.bucket_size);
+  }
+  o.covariances.clear();
+  for (const auto& name : covariance)
+    if (name != "empirical") o.covariances.push_back(covariance_of(name));
+  require(!o.covariances.empty(), "covariance must name a query model beside empirical, e.g. joint");
+  if (pairs == "per_document")
+    o.weighting = pair_weighting::documents;
+  else if (pairs == "prefix_uniform")
+    o.weighting = pair_weighting::prefix_uniform;
+  else
+    require(pairs == "all", "pairs must be all, per_document or prefix_uniform, not ", pairs);
+  require(sampled_pairs == 0 || sampled_pairs >= 2, "sampled_pairs must be 0 or at least 2 pairs a query bucket, not ",
+          sampled_pairs);
+  // The empirical form is over all pairs alone.
+  o.empirical = o.covariances.size() < covariance.size() && o.weighting == pair_weighting::pairs;
+  o.sampled_pairs = sampled_pairs;
+  o.heatmap = heatmap;
+  o.seed = seed;
+  return o;
+}
 
 }  // namespace qkgeom::python

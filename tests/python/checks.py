@@ -1,6 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""A tensor on a CUDA device, as DLPack describes one."""
+"""Shared by the checks: calls that are refused, and tensors on a CUDA device, as DLPack describes them."""
 import ctypes
+
+
+def refused(kind, words, call):
+    """The call raises an error of that kind, which says all the words."""
+    try:
+        call()
+    except kind as e:
+        assert all(w in str(e) for w in ([words] if isinstance(words, str) else words)), (words, str(e))
+        return
+    raise AssertionError(f"not refused: {words}")
 
 
 class DLTensor(ctypes.Structure):
@@ -11,7 +21,7 @@ class DLTensor(ctypes.Structure):
 
 
 class device_tensor:
-    """With the shape, element type and strides of the NumPy array `like`, at `address` of device 0 of a `kind`."""
+    """Has the shape, element type and strides of the NumPy array `like`, at `address` of device 0 of a `kind`."""
 
     def __init__(self, like, address, kind=2):
         self.shape = (ctypes.c_int64 * like.ndim)(*like.shape)
