@@ -22,10 +22,12 @@ std::once_flag room_was_tried;
 /// OpenBLAS maps a buffer of this size (BUFFER_SIZE of its common_x86_64.h) for each thread that multiplies, and tries
 /// again without end where that fails.
 constexpr std::size_t blas_buffer = std::size_t{128} << 20;
+/// malloc reserves this for a thread (HEAP_MAX_SIZE of glibc), maybe between the trial and the thread's first product.
+constexpr std::size_t thread_arena = std::size_t{64} << 20;
 
 void try_room() {
   const int threads = blas_threads;
-  const std::size_t bytes = threads * blas_buffer;
+  const std::size_t bytes = threads * (blas_buffer + thread_arena);
   void* const room = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   require(room != MAP_FAILED, "not enough memory: matrix products on ", threads, " threads need ", bytes >> 20,
           " MiB of address space; fewer --threads, or a higher limit (ulimit -v)");
