@@ -155,7 +155,7 @@ device_choice interpret_common(const raw_options& raw, capture_options& options)
     using value_type = std::remove_cvref_t<decltype(value)>;
     if constexpr (std::is_same_v<value_type, double> || std::is_same_v<value_type, std::optional<double>>) {
       const std::optional<double> number = value;
-      require(!number || (*number > 0 && std::isfinite(*number)), "--", name, " must be positive, not ", *number);
+      require(!number || (*number > 0 && std::isfinite(*number)), "--", name, " must be positive, not ", number.value_or(0));
     }
   };
   each_option(options, check);
