@@ -3,7 +3,7 @@
 # sbatch --array=1-8 capture_array.sh OUT OPTION...    Each task of the array captures one part into OUT.parts/.
 # OPTIONs are those of qkgeom capture, without --out. A task that is run again goes on where it was. When all are done:
 #   qkgeom merge OUT.parts/* --out OUT
-#SBATCH --job-name=qkgeom capture
+#SBATCH --job-name=qkgeom-capture
 #SBATCH --cpus-per-task=16
 #SBATCH --mem=64G
 #SBATCH --time=08:00:00

@@ -3,7 +3,7 @@
 # sbatch --ntasks=8 capture_mpi.sh OUT OPTION...    All tasks make one capture in OUT, which every node must see.
 # OPTIONs are those of qkgeom capture, without --out. The same command again, with any number of tasks, goes on where an
 # interrupted one was.
-#SBATCH --job-name=qkgeom capture
+#SBATCH --job-name=qkgeom-capture
 #SBATCH --ntasks=4
 #SBATCH --cpus-per-task=16
 #SBATCH --mem-per-cpu=4G

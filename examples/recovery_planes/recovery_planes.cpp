@@ -7,9 +7,8 @@
 #include <numbers>
 #include <vector>
 
-#include "examples/common/command_line.hpp"
+#include "examples/common/cli.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/io/program.hpp"
 #include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/rotary/embedding.hpp"
@@ -86,11 +85,9 @@ void print_planes() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const char* const name = "qkgeom recovery-planes";
+  qkgeom::examples::arguments a;
   qkgeom::examples::command_line app{
       "Plasticity of planted heads whose means turn in one plane of the rotary embedding: which planes let it rise "
       "again"};
-  return qkgeom::run_program(name, [&] {
-    if (app.parse(name, argc, argv)) print_planes();
-  });
+  return run_main(argc, argv, app, a, print_planes);
 }

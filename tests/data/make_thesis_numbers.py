@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Writes thesis-numbers.json: numbers of the thesis' published tables, computed with NumPy and SciPy alone, which
-examples/thesis_claims must reach. Run: python3 make_thesis_numbers.py"""
+examples/thesis must reach. Run: python3 make_thesis_numbers.py"""
 import csv
 import itertools
 import json

@@ -5,7 +5,7 @@ of pairs and queries, and values that differ by at most a bound, which is relati
 
 Usage: compare_tables.py FOLDER FOLDER TABLE...     profile.csv, heatmap.csv, qk.csv, rotated.csv, softmax.csv,
                                                     softmax_distance.csv of `heads`; condition_loss.csv,
-                                                    condition_probes.csv of `qkgeom-evaluate`
+                                                    condition_probes.csv of `qkgeom evaluate`
 Prints the largest differences. Exit status 1 if one is above its bound, or other lines are there.
 """
 import csv

@@ -171,7 +171,7 @@ TEST_F(on_gpu, rows_rotate_as_on_the_host) {
   gpu.rotate_rows(tensor_view<const bf16, device>{head.k.view().data, n, 1, 72, 72, 72}, head.k_position.view(),
                   rotation, far_moved.view(),
                   tensor_view<float, device>{const_cast<float*>(y.view().data), n, 1, 72, 72, 72});
-  cuda_kernels::check(cudaStreamSynchronize(stream), "waiting for the turns");
+  cuda_kernels::check(cudaStreamSynchronize(stream), "waiting for the rotated rows");
   cuda_kernels::check(cudaMemcpy(found.data(), y.view().data, found.size() * sizeof(float), cudaMemcpyDeviceToHost),
                       "cudaMemcpy");
   for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], want[i], 1e-6 * (1 + std::abs(want[i]))) << i;

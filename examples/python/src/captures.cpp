@@ -118,7 +118,7 @@ void bind_captures(nb::module_& m) {
            nb::arg("covariance") = std::vector<std::string>{"diagonal", "joint", "empirical"}, nb::arg("pairs") = "all",
            nb::arg("sampled_pairs") = 0, nb::arg("heatmap") = true, nb::arg("seed") = 0,
            nb::arg("heads") = std::vector<std::pair<index_t, index_t>>{}, nb::arg("progress") = nb::none(),
-           "The analysis that the program `heads` runs; progress(done, total) is called after each layer.");
+           "The analysis that `qkgeom heads` runs; progress(done, total) is called after each layer.");
   m.def(
       "open_captures",
       [](const std::vector<std::string>& paths) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The figures of the programs as data, which matplotlib draws, and the page of `report`. Both come from the sources of
-// the programs, examples/common and examples/report.
+// The figures of the programs as data, which matplotlib draws, and the page of `qkgeom report`. Both come from the
+// sources of the programs, examples/common and examples/report.
 #include <memory>
 
 #include "examples/common/figures/figure_style.hpp"
@@ -202,7 +202,7 @@ void bind_pages(nb::module_& m) {
   m.def("token_ticks", &figures::style::token_ticks, nb::arg("end"), "Round numbers of tokens from 0 to `end`.");
   m.def("page", &page_of, nb::arg("captures"), nb::arg("report"), nb::arg("command"), nb::arg("covariance"),
         nb::arg("pairs"), nb::arg("seed"), nb::arg("figures"),
-        "The page that the program `report` writes, with these figures: (name, SVG file).");
+        "The page that `qkgeom report` writes, with these figures: (name, SVG file).");
 }
 
 }  // namespace qkgeom::python

@@ -190,7 +190,7 @@ void bind_reports(nb::module_& m) {
             std::filesystem::create_directories(to);
             write_head_tables(to, r, true);
           },
-          nb::arg("folder"), "Writes the tables as the program `heads` does.");
+          nb::arg("folder"), "Writes the tables as `qkgeom heads` does.");
 }
 
 /// The cells of a column; None for null.

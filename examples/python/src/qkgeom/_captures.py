@@ -46,9 +46,9 @@ class Capture:
         return typing.cast("dict[str, typing.Any]", json.loads(self._set.manifest_json))
 
     def report(self, path: Path | None = None) -> Report:
-        """The analysis of all heads, as the program `heads` runs it.
+        """The analysis of all heads, as `qkgeom heads` runs it.
 
-        path: a folder that its tables are written to; or a file *.html for the page of the program `report`, with the tables
+        path: a folder that its tables are written to; or a file *.html for the page of `qkgeom report`, with the tables
         and the figures (SVG, drawn by matplotlib) beside it.
         """
         if self._report is None:

@@ -327,7 +327,7 @@ def plot_plane(capture: Capture, layer: int, head: int) -> Figure:
 
 
 def figures_of(capture: Capture) -> list[tuple[str, Figure]]:
-    """All figures that the program `report` draws, in its order, with the names of its files."""
+    """All figures that `qkgeom report` draws, in its order, with the names of its files."""
     report = _report(capture)
     found = [(n, _qkgeom.figure(report, n)) for n in ("qk_scatter", "qk_map", "bias_histogram", "bias_map")]
     found += [(f"plane_layer{layer}_head{head}", _qkgeom.plane(capture._set, report, layer, head))
