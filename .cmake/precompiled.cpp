@@ -5,6 +5,7 @@
 #include "qkgeom/core/detail/head.hpp"
 #include "qkgeom/core/detail/thread_pool.hpp"
 #include "qkgeom/core/detail/utf8.hpp"
+#include "qkgeom/geometry/detail/complement_of.hpp"
 #include "qkgeom/geometry/detail/planar_rotation_of.hpp"
 #include "qkgeom/linalg/detail/symmetric.hpp"
 #include "qkgeom/model/detail/query_model_of.hpp"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# The library: headers only. The targets carry include folders, C++20 and what the headers include; no compiler flags,
+# The mathematics is headers alone; io and report are archives. The targets carry include folders, C++20 and what the headers include; no compiler flags,
 # so that nothing is forced on the consumer.
 
 find_package(Eigen3 REQUIRED NO_MODULE)   # of at least 3.4; asked for that, Eigen 5 says that it is none

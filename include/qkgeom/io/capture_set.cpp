@@ -248,13 +248,13 @@ coordinate_range find_head_part(const capture_manifest& m, const std::string& na
   fail(where, " has no part of heads '", name, "'; it has ", known);
 }
 
-/// The rotary embedding of a part; none if it turns nothing of it.
+/// Returns the rotary embedding of a part; null if it rotates none of its coordinates.
 std::optional<captured_rope> rope_of_part(const captured_rope& rope, const coordinate_range& part,
                                           const std::string& where) {
   const index_t end = rope.first + rope.rotary_dim;
   if (end <= part.first || part.end <= rope.first) return std::nullopt;
   require(part.first <= rope.first && end <= part.end, where,
-          ": the rotary embedding turns some coordinates of that part of heads and not others of its own");
+          ": the rotary embedding rotates some coordinates of that part of heads and not others of its own");
   captured_rope own = rope;
   own.first -= part.first;
   return own;

@@ -90,10 +90,10 @@ void read_longrope(const scaling_fields& from, rope_description& rope) {
   rope.scaled_context = from.context;
 }
 
-/// "Proportional" embedding: a head's first pairs turn as those of a head that turns as a whole, the others do not.
+/// "Proportional" embedding: a head's first pairs rotate as those of a head that rotates as a whole, the others do not.
 void read_proportional(const scaling_fields& from, double share, rope_description& rope) {
-  const auto turning = static_cast<std::ptrdiff_t>(std::floor(static_cast<double>(rope.rotary_dim) * share / 2));
-  std::fill(rope.inv_freq.begin() + turning, rope.inv_freq.end(), 0.0f);
+  const auto rotating = static_cast<std::ptrdiff_t>(std::floor(static_cast<double>(rope.rotary_dim) * share / 2));
+  std::fill(rope.inv_freq.begin() + rotating, rope.inv_freq.end(), 0.0f);
   const double factor = from.dictionary.positive("factor").value_or(1);
   for (float& f : rope.inv_freq) f /= static_cast<float>(factor);
   if (factor != 1) rope.scaled_context = stretched(static_cast<double>(from.context), factor);

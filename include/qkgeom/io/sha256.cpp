@@ -14,7 +14,7 @@ namespace qkgeom {
 
 namespace detail {
 
-alignas(16) inline constexpr std::uint32_t sha256_constants[64] = {
+alignas(16) constexpr std::uint32_t sha256_constants[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
     0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
@@ -53,7 +53,7 @@ bool cpu_has_sha() {
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b >> 29 & 1) != 0 && __builtin_cpu_supports("sse4.1");
 }
 
-__m128i load_16_bytes(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
+static __m128i load_16_bytes(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
 
 // The instructions keep the state as (a, b, e, f) and (c, d, g, h).
 void __attribute__((target("sha,sse4.1"))) add_blocks_sha(sha256_state& state, const std::byte* p, std::size_t blocks) {
@@ -85,7 +85,7 @@ void __attribute__((target("sha,sse4.1"))) add_blocks_sha(sha256_state& state, c
 }
 #endif
 
-void add_blocks(sha256_state& state, const std::byte* p, std::size_t blocks) {
+static void add_blocks(sha256_state& state, const std::byte* p, std::size_t blocks) {
 #if defined(__x86_64__)
   static const bool fast = cpu_has_sha();
   if (fast) return add_blocks_sha(state, p, blocks);

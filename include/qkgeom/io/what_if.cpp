@@ -50,12 +50,13 @@ void rotate_side(captured_side& side, vector_view<const std::int32_t> was, const
   side.owners.push_back(std::move(rotated));
 }
 
-/// A layer whose rows stood at `was`, (queries, keys), turned to the positions that they have now.
+/// Rotates the rows of a layer, which stood at `was` (queries, keys), to the positions that they have now.
 captured_layer rotated_layer(captured_layer layer, std::array<vector_view<const std::int32_t>, 2> was,
                              row_rotation rotation) {
   const bool fits = std::all_of(rotation.planes.begin(), rotation.planes.end(),
                                 [&](const rotated_plane& p) { return std::max(p.first, p.second) < layer.k.dim; });
-  require(fits, layer.k.file, ": layer ", layer.layer, ": the rotary embedding turns more coordinates than heads have");
+  require(fits, layer.k.file, ": layer ", layer.layer,
+          ": the rotary embedding rotates more coordinates than heads have");
   visit_element_type(layer.element, [&]<class From>() {
     rotate_side<From>(layer.q, was[0], rotation);
     rotation.from = rotation.to = {};  // queries alone grow

@@ -18,7 +18,7 @@ inline constexpr index_t kept_first_tokens = 4;
 struct rotary_change {
   index_t context_length = 0;              ///< tokens; 0: the captures' own
   std::optional<captured_rope> rope{};     ///< in place of the captures' own
-  std::function<bool(double)> rotating{};  ///< whether a plane of this frequency, rad per token, turns; empty: all do
+  std::function<bool(double)> rotating{};  ///< whether a plane of this frequency, rad per token, rotates; empty: all do
   index_t keep_first = kept_first_tokens;
   std::uint64_t seed = 0;  ///< of the positions within a stretch
 };
@@ -34,7 +34,7 @@ index_t stretched_position(index_t position, index_t from, index_t to, std::uint
                            index_t keep_first = kept_first_tokens, std::uint64_t seed = 0);
 
 /// The captures as if they were of a longer context or under another rotary embedding: positions are stretched, and
-/// each row is turned from its position and embedding to the new ones. This is right to first order as far as rows
+/// each row is rotated from its position and embedding to the new ones. This is right to first order as far as rows
 /// before the rotation do not depend on position (docs/long-from-short.md); NoPE layers keep their rows. Rows of bf16
 /// and f16 become f32, so that nothing is rounded twice. Throws `error` if the context shrinks (`capture_set::before`
 /// shortens one), if the captures do not say their embedding, or if their layers have several and one is to be
@@ -42,11 +42,11 @@ index_t stretched_position(index_t position, index_t from, index_t to, std::uint
 capture_set what_if(const capture_set& source, const rotary_change& change);
 
 /// The captures at the context length and under the rotary embedding of `other`, a capture of the same layers: cut or
-/// stretched, and turned anew. Throws `error` as `what_if` does.
+/// stretched, and rotated anew. Throws `error` as `what_if` does.
 capture_set what_if_as_in(const capture_set& source, const capture_manifest& other,
                           index_t keep_first = kept_first_tokens, std::uint64_t seed = 0);
 
-/// The captures with rows from before the rotary embedding: rows from after it are turned back. A capture of such rows
+/// The captures with rows from before the rotary embedding: rows from after it are rotated back. A capture of such rows
 /// is returned as it is. Throws `error` if the captures do not say their embedding.
 capture_set before_rope(const capture_set& source);
 

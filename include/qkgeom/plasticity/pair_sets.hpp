@@ -64,7 +64,7 @@ device_weighted_pairs(F, Rest...) -> device_weighted_pairs<F>;
 struct sampled {
   index_t n = 1024;
   std::uint64_t seed = 0;
-  std::uint32_t layer = 0;  ///< a number in the key of the draws
+  std::uint32_t layer = 0;  ///< the draws depend on it
   bool across_documents = false;
   static constexpr bool documents_weigh_same = false;
   pair_weight weight() const { return {}; }

@@ -93,7 +93,7 @@ template <context Context, class T>
 std::vector<head_fit> fit_layer(Context& ctx, const layer_view<T>& all, const layer_names& names,
                                 const bucket_edges& buckets, const fit_options& options = {});
 
-/// fits.csv: a row per head; the fit columns under the names of the author's tool, then ours.
+/// fits.csv: a row per head; the fit columns under the names of the author's tool, then this library's.
 table fits_table(const std::vector<head_fit>& heads);
 
 /// Gaussian minus empirical plasticity by query bucket, with the jackknife error of the difference over documents; NaN

@@ -222,14 +222,15 @@ struct term_row {
 
 template <class Each>
 void bucket_terms(const head_report& h, const plasticity_profile_result& profile, const Each& f) {
-  std::vector<plasticity_profile_result> means{profile};
-  for (index_t p = 0; p < pair_terms; ++p) means.push_back(term_profile(profile, static_cast<pair_term>(p)));
+  std::vector<plasticity_profile_result> terms;
+  for (index_t p = 0; p < pair_terms; ++p) terms.push_back(term_profile(profile, static_cast<pair_term>(p)));
   for (std::size_t b = 0; b < profile.buckets.size(); ++b) {
     const auto& bucket = profile.buckets[b];
     term_row row{h, profile.covariance, "bucket", b, bucket.start, bucket.end};
     row.pairs = field_of(bucket.pairs);
-    for (std::size_t m = 0; m < means.size(); ++m)
-      row.means[m] = {means[m].buckets[b].plasticity, means[m].buckets[b].standard_error};
+    row.means[0] = {bucket.plasticity, bucket.standard_error};
+    for (std::size_t p = 0; p < pair_terms; ++p)
+      row.means[1 + p] = {terms[p].buckets[b].plasticity, terms[p].buckets[b].standard_error};
     f(row);
   }
 }
@@ -276,20 +277,26 @@ table components_table(const model_report& report) {
   c.add("plasticity", "mean over the pairs", [](auto& r) { return r.means[0]; });
   for (std::size_t p = 0; p < pair_terms; ++p)
     c.add(std::string(name_of(static_cast<pair_term>(p))), meanings[p], [p](auto& r) { return r.means[1 + p]; });
-  return std::move(c).with_rows([&report](const auto& f) {
-    bool any = report.heads.empty();
+  const auto has_terms = [](const plasticity_profile_result& p) {
+    return !p.buckets.empty() && p.buckets[0].term_sum.size() == p.documents.size() * pair_terms;
+  };
+  require(report.heads.empty() || std::any_of(report.heads.begin(), report.heads.end(),
+                                              [&](const head_report& h) {
+                                                return std::any_of(h.profiles.begin(), h.profiles.end(), has_terms);
+                                              }),
+          "components.csv: no profile has terms");
+  return std::move(c).with_rows([&report, has_terms](const auto& f) {
     for (const auto& h : report.heads)
-      for (const auto& p : h.profiles) {
-        if (p.buckets.empty() || p.buckets[0].term_sum.size() != p.documents.size() * pair_terms) continue;
-        any = true;
-        bucket_terms(h, p, f);
-        cell_terms(h, p, f);
-      }
-    require(any, "components.csv: no profile has terms");
+      for (const auto& p : h.profiles)
+        if (has_terms(p)) {
+          bucket_terms(h, p, f);
+          cell_terms(h, p, f);
+        }
   });
 }
 
 table later_keys_table(const model_report& report) {
+  require_plasticity("later_keys.csv", report.heads);
   struct row {
     const head_report& head;
     later_key_summary s;

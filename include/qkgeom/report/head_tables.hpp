@@ -96,7 +96,7 @@ struct head_complement {
   complement_result complement;
 };
 
-/// complement.csv: a row per head and plane of its complement; for queries (q_) and keys (k_): 1 if the plane turns
+/// complement.csv: a row per head and plane of its complement; for queries (q_) and keys (k_): 1 if the plane rotates
 /// with position, the frequency in radians per token, the resultant, the level and number of permutations, and the
 /// plane's share of that side's variance; `variance_share` is of the pooled variance.
 table complement_table(const std::vector<head_complement>& heads);

@@ -2,7 +2,6 @@
 // Files that llama.cpp's converter wrote have the tensors, the queries and the keys of the checkpoints before it.
 #include <gtest/gtest.h>
 
-#include <numeric>
 #include <set>
 
 #include "capture/gguf/gguf_model.hpp"
@@ -64,10 +63,6 @@ TEST(gguf_architectures, queries_and_keys_are_those_of_the_converted_checkpoint)
   for (const auto& a : gguf_architectures()) EXPECT_TRUE(architectures.contains(std::string(a.name))) << a.name;
 }
 
-index_t entries_of(const std::vector<index_t>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), index_t{1}, std::multiplies<>());
-}
-
 /// Entries are exact where the file's type holds them, and none are lost.
 TEST(gguf_architectures, tensors_are_those_of_the_converted_checkpoint) {
   for (const std::string& name : fixtures()) {
@@ -80,10 +75,10 @@ TEST(gguf_architectures, tensors_are_those_of_the_converted_checkpoint) {
       // The rows that a checkpoint has in one tensor are compared by what the model computes.
       const auto is = [&](std::string_view part) { return t.name.find(part) != t.name.npos; };
       if (is(".k_b_proj.") || is(".v_b_proj.")) continue;
-      entries += entries_of(t.tensor.shape);
+      entries += test::entries_of(t.tensor.shape);
       if (name.starts_with("qwen3-next") && (is(".in_proj_qkv.") || is(".in_proj_z."))) continue;
       const auto& shape = t.tensor.shape;
-      const index_t width = entries_of(shape) / shape[0], half = shape[0] / 2;
+      const index_t width = test::entries_of(shape) / shape[0], half = shape[0] / 2;
       std::vector<float> a(static_cast<std::size_t>(shape[0] * width)), b = a;
       before.read(t.name, shape, 0, shape[0], false, a.data());
       after.read(t.name, shape, half, shape[0] - half, false, b.data() + half * width);
@@ -93,7 +88,7 @@ TEST(gguf_architectures, tensors_are_those_of_the_converted_checkpoint) {
     }
     const safetensors_file weights(original / "model.safetensors");
     for (const auto& t : weights.tensors())
-      entries -= t.name.ends_with("_scales") ? 0 : entries_of(t.shape) * (t.name.ends_with("_blocks") ? 2 : 1);
+      entries -= t.name.ends_with("_scales") ? 0 : test::entries_of(t.shape) * (t.name.ends_with("_blocks") ? 2 : 1);
     EXPECT_EQ(entries, 0) << name << " has more or fewer";
   }
 }

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +20,10 @@ inline std::filesystem::path gguf_fixture(const std::string& name) {
   return std::filesystem::path(QKGEOM_TEST_DATA) / "gguf" / (name + ".gguf");
 }
 
+inline index_t entries_of(const std::vector<index_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), index_t{1}, std::multiplies<>());
+}
+
 /// What `gguf_fixture` holds, with its matrices as they are or in `type`, to be changed and written.
 inline written_gguf loaded_gguf(const std::string& name, const std::string& type = "") {
   const gguf_file file(gguf_fixture(name));
@@ -25,8 +31,7 @@ inline written_gguf loaded_gguf(const std::string& name, const std::string& type
   for (const auto& [key, value] : file.metadata().items())
     if (!key.starts_with("test.") && key != "general.name") w.keys.emplace_back(key, value);
   for (const auto& [tensor, t] : file.tensors()) {
-    index_t entries = 1;
-    for (const index_t n : t.shape) entries *= n;
+    const index_t entries = entries_of(t.shape);
     std::vector<float> values(static_cast<std::size_t>(entries));
     widen_blocks(*t.type, t.data, entries, values.data());
     w.tensors.push_back({tensor, t.shape, t.shape.size() > 1 && !type.empty() ? type : t.type->name, values});

@@ -32,9 +32,7 @@ std::string changed(written_gguf w, const json& line) {
   };
   const auto resize = [&](written_gguf::tensor& t) {
     t.shape = value.get<std::vector<index_t>>();
-    std::size_t entries = 1;
-    for (const index_t n : t.shape) entries *= n;
-    t.values.resize(entries);
+    t.values.resize(static_cast<std::size_t>(test::entries_of(t.shape)));
   };
   if (kind == "key") std::erase_if(w.keys, [&](const auto& k) { return k.first == name; });
   if (kind == "key" || kind == "more") w.keys.emplace_back(name, value);

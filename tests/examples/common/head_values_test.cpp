@@ -109,13 +109,14 @@ TEST(model_columns, layer_means_have_errors_of_their_own) {
 /// A report in which buckets 0 and 1 have pairs of document 1 alone, bucket 2 of documents 0 and 1.
 model_report sparse_report() {
   auto report = test::hand_report(3, test::scattered);
-  for (auto& h : report.heads)
+  for (std::size_t h = 0; h < report.heads.size(); ++h)
     for (std::size_t b = 0; b < 10; ++b) {
-      auto& bucket = h.profiles[0].buckets[b];
+      auto& bucket = report.heads[h].profiles[0].buckets[b];
       for (std::size_t e = 0; e < 4; ++e) {
         const bool has_pairs = !((b < 2 && e != 1) || (b == 2 && e > 1));
         bucket.document_weight[e] = has_pairs ? 10 : 0;
-        bucket.document_sum[e] = has_pairs ? 10 * (0.5 + 0.01 * static_cast<double>(e * e)) : 0;
+        bucket.document_sum[e] =
+            has_pairs ? 10 * (0.5 + 0.01 * static_cast<double>(e * e) + 0.02 * static_cast<double>(h * h)) : 0;
       }
       set_mean_and_error(bucket);
     }
@@ -133,7 +134,7 @@ TEST(group_numbers, of_one_document_have_no_error_over_documents) {
     });
   };
   EXPECT_TRUE(std::isnan(mean_of(first).error));
-  EXPECT_TRUE(std::isfinite(mean_of(first).head_error));
+  EXPECT_GT(mean_of(first).head_error, 0);
   EXPECT_NEAR(mean_of(fourth).error, report.heads[0].profiles[0].buckets[3].standard_error, 1e-14);
 }
 

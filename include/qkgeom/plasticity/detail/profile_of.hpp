@@ -114,7 +114,8 @@ QKGEOM_INLINE plasticity_profile_result profile_of(const bucket_edges& edges, co
 }  // namespace detail
 
 QKGEOM_INLINE plasticity_profile_result term_profile(const plasticity_profile_result& profile, pair_term term) {
-  auto result = profile;
+  plasticity_profile_result result{
+      profile.covariance, profile.documents_weigh_same, profile.documents, profile.buckets, {}, profile.model};
   const auto n = profile.documents.size();
   for (auto& b : result.buckets) {
     require(b.term_sum.size() == n * pair_terms,
@@ -125,7 +126,6 @@ QKGEOM_INLINE plasticity_profile_result term_profile(const plasticity_profile_re
     b.plasticity = b.standard_error = b.sampling_error = std::numeric_limits<double>::quiet_NaN();
     if (b.queries >= 2) set_mean_and_error(b);
   }
-  result.heatmap = {};
   return result;
 }
 
