@@ -128,7 +128,7 @@ struct declaration {
   }
 };
 
-/// Declares the options that captures and evaluations share.
+/// Declares the options of a capture, or those of them that an evaluation takes.
 void declare_common(CLI::App& app, capture_options& options, raw_options& raw, bool evaluation) {
   app.add_option("--protocol,--study", raw.protocol,
                  "settings and heads of a protocol: a built-in name, or a file like those of capture/job/protocols");
@@ -149,16 +149,13 @@ void declare_common(CLI::App& app, capture_options& options, raw_options& raw, b
 }
 
 /// Checks what both programs need, and where the forward pass runs.
-device_choice interpret_common(const raw_options& raw, capture_options& options) {
+device_choice interpret_common(const raw_options& raw, const capture_options& options) {
   require(!options.model.path.empty(), "--model must name the folder of the model (see --help)");
-  const auto check = [](const char* name, auto&& value, auto&&...) {
-    using value_type = std::remove_cvref_t<decltype(value)>;
-    if constexpr (std::is_same_v<value_type, double> || std::is_same_v<value_type, std::optional<double>>) {
-      const std::optional<double> number = value;
-      require(!number || (*number > 0 && std::isfinite(*number)), "--", name, " must be positive, not ", number.value_or(0));
-    }
+  const auto require_positive = [](const char* name, double value) {
+    require(value > 0 && std::isfinite(value), name, " must be positive, not ", value);
   };
-  each_option(options, check);
+  require_positive("--rate", options.selection.sampler.rate);
+  if (options.model.rope_theta) require_positive("--rope-theta", *options.model.rope_theta);
   device_choice device{.cuda = raw.device == "cuda"};
   require(device.cuda || raw.resident == "auto", "--resident needs --device cuda");
   if (raw.resident != "auto") device.resident = raw.resident == "all" ? resident_layers::all : resident_layers::stream;
@@ -188,9 +185,10 @@ std::optional<capture_arguments> parse_arguments(int argc, const char* const* ar
   capture_options& options = arguments.options = settings_of_protocol(argc, argv);
   raw_options raw;
   declare_common(app, options, raw, false);
-  app.add_option("--short", raw.short_length,
-                 "cut documents at so many tokens instead of the protocol's length, and keep what qkgeom what-if needs to "
-                 "carry the analysis to that length: rows from before the rotary embedding, and --moments")
+  app.add_option(
+         "--short", raw.short_length,
+         "cut documents at so many tokens instead of the protocol's length, and keep what qkgeom what-if needs to "
+         "carry the analysis to that length: rows from before the rotary embedding, and --moments")
       ->check(CLI::Range(index_t{1}, most_tokens));
   auto* const plan = app.add_flag(
       "--plan", arguments.plan,

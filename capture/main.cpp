@@ -16,7 +16,6 @@
 
 #if defined(QKGEOM_WITH_MPI)
 #include "capture/job/mpi/mpi_group.hpp"
-#else
 #endif
 
 namespace {

@@ -144,7 +144,7 @@ void evaluate_model(const evaluation_options& options, std::ostream& notes, cons
   if (const std::string note = note_on_context(prepared.manifest); !note.empty()) notes << "note: " << note << '\n';
   const auto conditions = all_conditions(options, prepared.model);
   const evaluation_input input = read_input(options, prepared);
-  const checkpoint weights(options.capture.model.path);
+  const checkpoint weights = open_weights(prepared, options.capture.model.path);
   thread_pool pool(options.capture.run.threads);
   const auto model = make(prepared.model, weights, options.capture.model.compute, prepared.model.n_layers() - 1, pool);
   model->check_output();
@@ -170,7 +170,7 @@ void plan_evaluation(const evaluation_options& options, std::ostream& out, std::
   losses.statistics.loss = true;
   out << fmt::format("peak memory  about {}, and the pages of the weights that the system keeps\n",
                      in_bytes(estimate_capture(losses, notes).peak_bytes));
-  const checkpoint weights(options.capture.model.path);
+  const checkpoint weights = open_weights(prepared, options.capture.model.path);
   thread_pool pool(options.capture.run.threads);
   const auto model = make(prepared.model, weights, options.capture.model.compute, prepared.model.n_layers() - 1, pool);
   model->check_output();

@@ -42,11 +42,7 @@ class pass_of : public forward_pass {
                    chosen_k = rows_at(as_floats(k), choice.k, chosen_k_);
         sinks.chosen(document, layer, chosen_q, chosen_k);
       };
-    if (sinks.attended)
-      to.attended = [&](std::size_t document, index_t layer, index_t, view q, view k) {
-        sinks.attended(document, layer, as_floats(q), as_floats(k));
-      };
-    if (sinks.passed) to.keys = [&](std::size_t document, index_t layer, view) { sinks.passed(document, layer); };
+    to.passed = sinks.passed;
     to.losses = sinks.losses;
     to.measured = sinks.measured;
     to.softmax = sinks.softmax;

@@ -41,12 +41,10 @@ using device_row_sink = std::function<void(std::size_t document, index_t layer, 
 /// Receivers of a forward pass on a device. A sink that is not set costs nothing.
 template <class T, memory_space Space>
 struct device_sinks {
-  device_row_sink<T, Space> rows{};      ///< at the stage asked for
-  device_row_sink<T, Space> attended{};  ///< as they enter the attention
-  /// The keys of a whole document as they enter the attention, after all its chunks.
-  std::function<void(std::size_t document, index_t layer, tensor_view<const T, Space> k)> keys{};
+  device_row_sink<T, Space> rows{};  ///< at the stage asked for
   std::function<void(std::size_t document, const token_predictions&)> losses{};
-  /// See batch_sinks.
+  // The others are those of batch_sinks.
+  std::function<void(std::size_t document, index_t layer)> passed{};
   std::function<std::optional<softmax_request>(std::size_t document, index_t layer)> measured{};
   softmax_sink softmax{};
 };
@@ -224,7 +222,7 @@ class decoder {
     }
   }
 
-  /// Of documents that are held together.
+  /// Runs one layer over documents that are in memory together.
   void run_layer(std::span<pass> documents, const layer_visit& visit, const typename steps::layer_type& weights,
                  const layer_changes<Device>& changes, rope_stage stage, const sinks& to) {
     const layer_description& layer = layer_of(visit.layer);
@@ -255,25 +253,21 @@ class decoder {
         device_->each(static_cast<index_t>(chunks.size()),
                       [&](index_t i, int worker) { f(chunks[i], workspaces_[worker]); });
       };
-      const auto hand_out = [&](const device_row_sink<T, space>& sink) {
-        if (!sink || layer.delta) return;
-        for (const chunk& c : parts)
-          sink(c.document->number, visit.layer, c.first, steps_.query_view(c, layer),
-               steps_.key_view(*c.document, layer, c.first, c.rows));
-      };
       const bool pre = stage == rope_stage::pre && to.rows && !layer.delta;
       each_chunk([&](const chunk& c, workspace& w) { steps_.project(c, layer, visit.only_qk, weights, !pre, w); });
-      hand_out(to.rows);
+      if (to.rows && !layer.delta)
+        for (const chunk& c : parts)
+          to.rows(c.document->number, visit.layer, c.first, steps_.query_view(c, layer),
+                  steps_.key_view(*c.document, layer, c.first, c.rows));
       if (pre) each_chunk([&](const chunk& c, workspace&) { steps_.rotate(c, layer, weights); });
-      hand_out(to.attended);
       if (to.measured && !layer.delta)
         for (const chunk& c : parts) measure_softmax(c, visit.layer, to);
       if (visit.only_qk) continue;
       for (const chunk& c : parts) steps_.attend(c, layer, weights, changes);
       each_chunk([&](const chunk& c, workspace& w) { steps_.finish(c, layer, weights, w); });
     }
-    if (!to.keys || layer.delta) return;
-    for (const pass& p : documents) to.keys(p.number, visit.layer, steps_.key_view(p, layer, 0, p.tokens));
+    if (!to.passed || layer.delta) return;
+    for (const pass& p : documents) to.passed(p.number, visit.layer);
   }
 
   /// Measures the softmax of the chosen queries among a document's rows, before the attention replaces them.

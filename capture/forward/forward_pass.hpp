@@ -48,8 +48,7 @@ struct row_choice {
 struct batch_sinks {
   using layer_sink =
       std::function<void(std::size_t document, index_t layer, tensor_view<const float> q, tensor_view<const float> k)>;
-  layer_sink rows{};      ///< at the stage asked for
-  layer_sink attended{};  ///< queries and keys as they enter the attention, whatever the stage
+  layer_sink rows{};  ///< at the stage asked for
   /// The queries of a document's layer whose softmax is measured, and what takes the results.
   std::function<std::optional<softmax_request>(std::size_t document, index_t layer)> measured{};
   softmax_sink softmax{};
@@ -59,7 +58,7 @@ struct batch_sinks {
   /// `chosen` is not called.
   std::function<row_choice(std::size_t document, index_t layer)> choose{};
   layer_sink chosen{};
-  /// Called when nothing more comes of a document in a layer.
+  /// Called after the last row of a document in a layer.
   std::function<void(std::size_t document, index_t layer)> passed{};
 };
 

@@ -48,7 +48,7 @@ struct value_functions<simd::floats> {
     constexpr float log2e = 1.44269504088896340736f;
     return x == x ? simd::exp2(x * log2e) : x;
   }
-  static simd::floats exp2(simd::floats x) { return simd::exp2(x); }
+  static simd::floats exp2(simd::floats x) { return x == x ? simd::exp2(x) : x; }
   static simd::floats tanh(simd::floats x) {
     for (int i = 0; i < simd::lanes; ++i) x[i] = value_functions<float>::tanh(x[i]);
     return x;

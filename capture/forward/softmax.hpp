@@ -40,7 +40,7 @@ struct measure_softmax {
     const float* const s = scores + item * keys - first_key;
     value most = value{} - HUGE_VALF;
     for_columns(team, t + 1 - low, [&](auto c) {
-      most = value_functions<value>::larger(most, within_row(logits(load(s + low, c)), c, -HUGE_VALF));
+      most = value_functions<value>::larger(within_row(logits(load(s + low, c)), c, -HUGE_VALF), most);  // never a NaN
     });
     float top = team.max(most);
     const float logit_of_sink = sink ? *sink * bits_per_nat : top;

@@ -103,7 +103,7 @@ void document_list::for_each(const std::function<void(index_t, const document&)>
 }
 
 input_check check_inputs(const document_list& documents, const tokenizer& tokens, const decoder_description& model,
-                         index_t max_length, const std::filesystem::path& model_path) {
+                         index_t max_length, const std::filesystem::path& weights) {
   input_check check;
   documents.for_each([&](index_t index, const document& d) {
     const auto ids = tokens.encode(d.text, max_length);
@@ -114,12 +114,12 @@ input_check check_inputs(const document_list& documents, const tokenizer& tokens
     check.hash.add(d.id).add(std::string_view("\0", 1)).add(std::as_bytes(std::span(ids)));
   });
   require(!check.documents.empty(), "there is no document to capture");
-  if (model_path.empty()) return check;
+  if (weights.empty()) return check;
   std::vector<std::filesystem::path> files;
-  if (const auto gguf = find_gguf(model_path); !gguf.empty())
+  if (const auto gguf = find_gguf(weights); !gguf.empty())
     files = parts_of_gguf(gguf);
   else
-    for (const auto& entry : std::filesystem::directory_iterator(model_path))
+    for (const auto& entry : std::filesystem::directory_iterator(weights))
       if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
   std::sort(files.begin(), files.end());
   for (const auto& path : files) {

@@ -59,9 +59,10 @@ struct input_check {
   std::vector<captured_document> documents;
 };
 
-/// Reads all documents once, each cut to `max_length` tokens, and the first bytes of the weights in `folder`
-/// (empty: there are none). Throws `error` on a token outside the model's vocabulary, and if there is no document.
+/// Reads all documents once, each cut to `max_length` tokens, and the first bytes of `weights`, a model's folder or
+/// GGUF file (empty: there are none). Throws `error` on a token outside the model's vocabulary, and if there is no
+/// document.
 input_check check_inputs(const document_list& documents, const tokenizer& tokens, const decoder_description& model,
-                         index_t max_length, const std::filesystem::path& folder);
+                         index_t max_length, const std::filesystem::path& weights);
 
 }  // namespace qkgeom

@@ -75,7 +75,7 @@ struct statistics_options {
   bool in_shards() const { return softmax || loss; }
 };
 
-/// How a capture runs, which no byte of it depends on, but for the part.
+/// How a capture runs. Its bytes depend on none of it but the part.
 struct run_options {
   std::filesystem::path out{};
   int threads = 0;              ///< 0: one per core
@@ -100,9 +100,9 @@ struct capture_options {
   protocol_facts protocol{};
 };
 
-/// Makes of a capture at length the short one that `what_if` carries to that length: documents cut at `tokens`, rows
-/// from before the rotary embedding, moments of every token, and as many rows in as many buckets. Throws `error` unless
-/// the options say a length and `tokens` is below it.
+/// Makes of a capture at length the short one that `qkgeom what-if` carries to that length: documents cut at `tokens`,
+/// rows from before the rotary embedding, moments of every token, and as many rows in as many buckets. Throws `error`
+/// unless the options say a length and `tokens` is below it.
 void shorten(selection_options& selection, statistics_options& statistics, index_t tokens);
 
 }  // namespace qkgeom

@@ -42,6 +42,8 @@ void add_settings(capture_manifest& m, capture_options o) {
       if ((where & in_manifest) && value) m.extra[field_of(name)] = *value;
     } else if constexpr (std::is_integral_v<value_type> || std::is_same_v<value_type, std::string>) {
       if ((where & in_manifest) && value != value_type{}) m.extra[field_of(name)] = value;
+    } else {
+      require(!(where & in_manifest), "--", name, " has no form in a manifest");
     }
   });
   if (!o.model.family.empty()) m.family = o.model.family;
@@ -243,6 +245,10 @@ std::string rope_in_force(const decoder_description& model, index_t context) {
 
 bucket_edges grid_of(const capture_manifest& m, const char* statistic) {
   return captured_buckets{"uniform", m.extra[statistic]["bucket_size"].get<index_t>()}.edges(m.context_length);
+}
+
+checkpoint open_weights(const prepared_capture& prepared, const fs::path& model) {
+  return prepared.untrained ? checkpoint(*prepared.untrained) : checkpoint(model);
 }
 
 tokenizer load_tokenizer(const input_options& inputs, const fs::path& model, const prepared_capture& prepared) {

@@ -45,6 +45,9 @@ std::string note_on_context(const capture_manifest& m);
 /// Query buckets of "moments", "softmax" or "loss" in a manifest that has it.
 bucket_edges grid_of(const capture_manifest& m, const char* statistic);
 
+/// Opens the model's weights, or those that are drawn instead.
+checkpoint open_weights(const prepared_capture& prepared, const std::filesystem::path& model);
+
 /// Loads the tokenizer that the options name, or the one of `model`, with the BOS rule of the options.
 tokenizer load_tokenizer(const input_options& inputs, const std::filesystem::path& model,
                          const prepared_capture& prepared);

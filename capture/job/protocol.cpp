@@ -53,7 +53,8 @@ struct field_reader {
         value.list = parse_head_lists(v.raw(), v.where());
       else
         value.count = v.integer(1, most_tokens);
-    }
+    } else
+      fail(v.where(), " has no form in a protocol");
   }
 };
 

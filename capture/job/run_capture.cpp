@@ -125,7 +125,7 @@ class ready_capture {
       : options_(options),
         prepared_(prepare_capture(options, notes)),
         note_(noted(note_on_context(prepared_.manifest), notes)),
-        weights_(prepared_.untrained ? checkpoint(*prepared_.untrained) : checkpoint(options.model.path)),
+        weights_(open_weights(prepared_, options.model.path)),
         pool_(options.run.threads),
         forward_(make_forward(backend, notes)),
         tokens_(load_tokenizer(options.inputs, options.model.path, prepared_)),

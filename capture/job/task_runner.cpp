@@ -26,7 +26,7 @@ task_runner::task_runner(const task_setup& setup)
                      options_.selection.sampler.skip_first);
     takes_moments_ = setup_.forward.takes_moments(*moments_);
   }
-  if (options_.statistics.softmax || options_.statistics.loss)
+  if (options_.statistics.in_shards())
     statistics_.emplace(writer_.manifest(), setup.model,
                         grid_of(setup.manifest, options_.statistics.loss ? "loss" : "softmax"),
                         options_.statistics.softmax, options_.statistics.loss);

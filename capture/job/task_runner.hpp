@@ -24,7 +24,7 @@ namespace qkgeom {
 /// Manifest field: `checkpoint::fingerprint`.
 inline constexpr const char* weights_field = "weights_sha256";
 
-/// What a job works with; all of it must outlive the job.
+/// What a task runner works with; all of it must outlive the runner.
 struct task_setup {
   const capture_options& options;
   const capture_manifest& manifest;

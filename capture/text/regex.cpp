@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
-#include <cstdio>
 #include <limits>
 #include <optional>
 #include <string>
@@ -93,14 +92,14 @@ class translator {
     constexpr std::string_view open = "(?i:'";
     const std::size_t close = pattern_.find(')', position_);
     if (!starts_with(open) || close == pattern_.npos) return false;
-    std::string tails = "|";
+    std::string tails;
     for (std::size_t i = position_ + open.size(); i < close; ++i) {
       const char c = pattern_[i];
       if (!is_letter(c) && c != '|') return false;
       if (c == '|' && pattern_[++i] != '\'') return false;
       tails += c;
     }
-    replace(close + 1 - position_, std::string(open) + "(?:" + tails.substr(1) + "))");
+    replace(close + 1 - position_, std::string(open) + "(?:" + tails + "))");
     return true;
   }
   void close_group() {

@@ -12,7 +12,7 @@ namespace qkgeom {
 using match_sink = std::function<bool(std::size_t begin, std::size_t end)>;
 
 /// A regular expression of tokenizer.json (Oniguruma's Ruby syntax, Unicode 16), matched by ICU over well-formed UTF-8.
-/// One object is used by one thread at a time.
+/// One object, with its copies, is used by one thread at a time.
 class regex {
  public:
   /// Throws `error`, quoting the pattern, if it does not compile or has what ICU reads differently (`\w`, `\b`, ...).

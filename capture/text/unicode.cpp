@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <limits>
 #include <map>
@@ -28,9 +29,15 @@ icu::UnicodeSet set_of(const std::string& pattern) {
   return set;
 }
 
+/// Makes a set fast to ask, and fixed.
+icu::UnicodeSet frozen(icu::UnicodeSet set) {
+  set.freeze();
+  return set;
+}
+
 /// Characters that ICU is asked about. What the library knows of younger ones is in unicode_additions.hpp.
 const icu::UnicodeSet& old_characters() {
-  static const icu::UnicodeSet set = set_of("[:age=15.0:]");
+  static const icu::UnicodeSet set = frozen(set_of("[:age=15.0:]"));
   return set;
 }
 
@@ -56,13 +63,12 @@ character_classes make_classes() {
 /// Unites `set` with classes.
 icu::UnicodeSet united(std::initializer_list<const char*> classes, icu::UnicodeSet set) {
   for (const char* name : classes) set.addAll(*character_class(name));
-  set.freeze();
-  return set;
+  return frozen(std::move(set));
 }
 
 /// Makes ICU's normal form, for the characters that Unicode 9 has. The others are left alone and combine with nothing.
 icu::FilteredNormalizer2 filtered(const icu::Normalizer2* (*form)(UErrorCode&)) {
-  static const icu::UnicodeSet known = set_of("[:age=9.0:]");
+  static const icu::UnicodeSet known = frozen(set_of("[:age=9.0:]"));
   UErrorCode status = U_ZERO_ERROR;
   const icu::Normalizer2* const all = form(status);
   require(U_SUCCESS(status), "ICU has no normal form: ", u_errorName(status));
@@ -101,9 +107,9 @@ std::string with_sorted_marks(std::string_view text) {
 }
 
 std::string normalized(std::string_view text, const icu::Normalizer2& form) {
-  require(text.size() < std::numeric_limits<std::int32_t>::max(), "a text of ", text.size(),
-          " bytes is too long to be normalized");
   const std::string sorted = with_sorted_marks(text);
+  require(sorted.size() < std::numeric_limits<std::int32_t>::max(), "a text of ", text.size(),
+          " bytes is too long to be normalized");
   std::string out;
   icu::StringByteSink<std::string> sink(&out, static_cast<std::int32_t>(sorted.size()));
   UErrorCode status = U_ZERO_ERROR;

@@ -49,6 +49,7 @@ TEST(arguments, override_the_settings_of_a_protocol) {
   EXPECT_EQ(a.model.rope_theta, 5e4);
   EXPECT_EQ(a.model.rope_scaling, "none");
   EXPECT_EQ(a.model.family, "mine");
+  EXPECT_EQ(parsed("--study qwen3-8b --model m --text t --out o").selection.max_length, 131072);  // its former name
   EXPECT_EQ(parsed("--model m --text t --out o --threads 0").run.threads, 0);
   EXPECT_THAT(test::message_of([] { parsed("--model m --out o"); }), HasSubstr("--jsonl or --text"));
   EXPECT_THAT(test::message_of([] { parsed("--model m --text t"); }), HasSubstr("--out"));

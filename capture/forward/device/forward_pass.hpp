@@ -27,15 +27,11 @@ class device_forward_pass : public forward_pass {
         pool_(&pool),
         decoder_(m, description, model, last_layer, pool, options),
         rows_(*this),
-        attended_(*this),
         chosen_(*this),
         heads_(m.memory(), 0),
         places_(m.memory(), 0),
         positions_(m.memory(), 0),
         gathered_(m.memory(), 0) {}
-
-  /// Adds a receiver of rows on the device to all later runs, besides their sinks on the host.
-  void add_consumer(device_sinks<T, space> consumer) { consumers_.push_back(std::move(consumer)); }
 
   /// Brings the moments of every token to `store`, a moment_store, at the stage of the runs. `moments(side, rows,
   /// position)` computes those of each head where the rows lie.
@@ -47,8 +43,8 @@ class device_forward_pass : public forward_pass {
         return moments(side, rows, positions(first_row, rows.rows));
       });
     };
-    consumer.keys = [&store](std::size_t, index_t layer, view) { store.end_document(layer); };
-    add_consumer(std::move(consumer));
+    consumer.passed = [&store](std::size_t, index_t layer) { store.end_document(layer); };
+    consumers_.push_back(std::move(consumer));
   }
 
   /// The numbers first, first + 1, .. on the device, valid until the next call.
@@ -73,15 +69,9 @@ class device_forward_pass : public forward_pass {
       if (sinks.rows) sinks.rows(i, layer, rows_.q_view(), rows_.k_view());
       if (sinks.chosen && chosen_.rows() > 0) sinks.chosen(i, layer, chosen_.q_view(), chosen_.k_view());
     };
-    if (sinks.attended)
-      on_device.attended = [&](std::size_t i, index_t layer, index_t first, view q, view k) {
-        const auto tokens = static_cast<index_t>(documents[i].size());
-        attended_.add(tokens, first, q, k);
-        if (first + q.rows == tokens) sinks.attended(i, layer, attended_.q_view(), attended_.k_view());
-      };
-    on_device.keys = [&](std::size_t i, index_t layer, view k) {
+    on_device.passed = [&](std::size_t i, index_t layer) {
       for (const auto& c : consumers_)
-        if (c.keys) c.keys(i, layer, k);
+        if (c.passed) c.passed(i, layer);
       if (sinks.passed) sinks.passed(i, layer);
     };
     on_device.losses = sinks.losses;
@@ -185,8 +175,8 @@ class device_forward_pass : public forward_pass {
   Device* device_;
   thread_pool* pool_;
   decoder_type decoder_;
-  std::vector<device_sinks<T, space>> consumers_;
-  host_copy rows_, attended_, chosen_;
+  std::vector<device_sinks<T, space>> consumers_;  // of rows on the device, besides the sinks on the host
+  host_copy rows_, chosen_;
   row_choice choice_;
   buffer<std::int32_t, typename Device::memory_type> heads_, places_, positions_;
   buffer<T, typename Device::memory_type> gathered_;

@@ -238,6 +238,15 @@ class evaluation : public test::capture_test {
   evaluation_options o;
 };
 
+TEST_F(evaluation, of_an_untrained_model_reads_no_weights) {
+  o.capture.model.untrained = 3;
+  o.distances.clear();
+  o.records.clear();
+  evaluate_model(o, notes);
+  const auto table = read_csv(o.capture.run.out / "condition_loss.csv");
+  for (const double loss : table.numbers("loss")) EXPECT_GT(loss, 6);  // ln 1024 = 6.9; the trained one has 3
+}
+
 TEST_F(evaluation, has_every_condition_document_and_probe) {
   o.distances = {160};
   std::string all;

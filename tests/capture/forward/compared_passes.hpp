@@ -33,21 +33,15 @@ using handed_out = std::map<std::tuple<std::size_t, index_t, std::string>, std::
 inline handed_out what_is_handed_out(forward_pass& pass, const std::vector<token_span>& documents, rope_stage stage,
                                      asked_for what = asked_for::everything) {
   handed_out out;
-  const auto sink = [&](const std::string& q_name, const std::string& k_name) {
-    return
-        [&out, q_name, k_name](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
-          for (const auto& [name, x] : {std::pair{q_name, q}, std::pair{k_name, k}}) {
-            auto& to = out[{i, layer, name}];
-            for (index_t t = 0; t < x.rows; ++t)
-              for (index_t h = 0; h < x.heads; ++h) to.insert(to.end(), x.head(h).row(t), x.head(h).row(t) + x.dim);
-          }
-        };
-  };
   batch_sinks sinks;
-  if (what != asked_for::losses) {
-    sinks.rows = sink("q", "k");
-    sinks.attended = sink("attended q", "attended k");
-  }
+  if (what != asked_for::losses)
+    sinks.rows = [&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+      for (const auto& [name, x] : {std::pair{"q", q}, std::pair{"k", k}}) {
+        auto& to = out[{i, layer, name}];
+        for (index_t t = 0; t < x.rows; ++t)
+          for (index_t h = 0; h < x.heads; ++h) to.insert(to.end(), x.head(h).row(t), x.head(h).row(t) + x.dim);
+      }
+    };
   if (what != asked_for::rows)
     sinks.losses = [&](std::size_t i, const token_predictions& found) {
       auto& to = out[{i, -1, "loss"}];
@@ -177,7 +171,7 @@ inline std::map<std::string, std::vector<double>> softmax_of(const forward_fixtu
   };
   batch_sinks sinks;
   if (plainly) {
-    sinks.attended = [&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
+    sinks.rows = [&](std::size_t i, index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
       if (const auto what = asked(i, layer)) store.add(i, layer, *what, 0, plain_softmax(q, k, *what));
     };
   } else {

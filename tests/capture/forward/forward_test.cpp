@@ -67,7 +67,10 @@ TEST(forward, rows_before_the_rotation_become_those_of_the_attention) {
     const decoder_description d = f.description();
     const auto ids = f.ids();
     const auto length = static_cast<index_t>(ids.size());
-    auto rows = test::run_documents(f, {ids}, compute_type::f32, on_the_cpu, rope_stage::pre, test::asked_for::rows);
+    const auto rows_at = [&](rope_stage stage) {
+      return test::run_documents(f, {ids}, compute_type::f32, on_the_cpu, stage, test::asked_for::rows);
+    };
+    const auto rows = rows_at(rope_stage::pre), attended = rows_at(rope_stage::post);
     int rotated = 0;
     for (index_t l = 0; l < d.n_layers(); ++l)
       for (const bool query : {true, false}) {
@@ -77,7 +80,7 @@ TEST(forward, rows_before_the_rotation_become_those_of_the_attention) {
         const rope_table table = make_rope_table(d.rope_of(d.layers[l]), length, false);
         const index_t width = static_cast<index_t>(x.size()) / length;
         for (index_t t = 0; t < length; ++t) rotate(d, d.layers[l], table, t, query, x.data() + t * width);
-        const auto& want = rows.at({0, l, "attended " + side});
+        const auto& want = attended.at({0, l, side});
         EXPECT_LE(distance(x, want), 1e-6 * norm(want)) << name << ' ' << l << ' ' << side;
         rotated += distance(before, want) > 0.1 * norm(want);
       }

@@ -93,8 +93,9 @@ TEST_F(capture_program, a_protocol_in_a_file_and_its_plan) {
   std::ofstream(folder / "protocol.json") << R"({"study": "tiny", "n_layers": 8, "n_query_heads": 8, "n_key_heads": 2,
     "family": "SmolLM3", "dtype": "bf16", "max_length": 2048, "bucket_size": 128, "rate": 16, "seed": 3,
     "heads": {"1": [0, 5], "6": [7]}})";
-  std::vector<std::string> a{"--protocol", (folder / "protocol.json").string(),      "--model",   data + "/stage1-step-1000",
-                             "--jsonl", (folder / "documents.jsonl").string(), "--threads", "2"};
+  std::vector<std::string> a{
+      "--protocol", (folder / "protocol.json").string(),   "--model",   data + "/stage1-step-1000",
+      "--jsonl",    (folder / "documents.jsonl").string(), "--threads", "2"};
   auto plan = a;
   plan.push_back("--plan");
   plan.push_back("--moments");

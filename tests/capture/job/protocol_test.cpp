@@ -114,7 +114,9 @@ TEST(protocol, the_first_layer_of_a_list) {
 }
 
 TEST(protocol, damaged_files_are_refused_by_field) {
-  const auto refused = [](const std::string& text) { return test::message_of([&] { parse_protocol(text, "s.json"); }); };
+  const auto refused = [](const std::string& text) {
+    return test::message_of([&] { parse_protocol(text, "s.json"); });
+  };
   EXPECT_THAT(refused(R"({"study": "x", "bucketsize": 3})"), HasSubstr("no field \"bucketsize\""));
   EXPECT_THAT(refused(R"({"model": "x"})"), HasSubstr("study"));
   EXPECT_THAT(refused(R"({"study": "x", "dtype": "f8"})"), HasSubstr("one of f32, bf16, not \"f8\""));
