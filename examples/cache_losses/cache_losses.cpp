@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What rounded keys cost: losses of tables of bits per key head against uniform types and shuffled tables, from what
-// qkgeom evaluate wrote under the conditions of quantised_keys.
+// qkgeom evaluate wrote under the conditions of qkgeom quantised-keys.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -171,7 +171,8 @@ int main(int argc, char** argv) {
   arguments a;
   std::filesystem::path evaluation;
   command_line app{"What rounded keys do to the loss: cache_losses.csv and its figure"};
-  app.add_option("EVALUATION", evaluation, "Folder that qkgeom evaluate wrote with the conditions of qkgeom quantised-keys")
+  app.add_option("EVALUATION", evaluation,
+                 "Folder that qkgeom evaluate wrote with the conditions of qkgeom quantised-keys")
       .required()
       .folder();
   app.add_option("--out", a.out, "Folder for table and figure; made if it is not there").required().type_name("DIR");

@@ -156,7 +156,7 @@ void print_drops(printer& out, const split_heads& found) {
   if (std::none_of(found.heads.begin(), found.heads.end(),
                    [](const head_drop& h) { return std::isfinite(h.split.drop.value); }))
     return out.line(
-        "  None: no head has plasticity in both fifths (`plasticity` says why). Narrower buckets "
+        "  None: no head has plasticity in both fifths (`qkgeom plasticity` says why). Narrower buckets "
         "(--bucket-size), more rows or more documents give it.");
   std::vector<std::string> columns{"heads"};
   columns.insert(columns.end(), std::begin(words), std::end(words));

@@ -268,7 +268,7 @@ template <class T>
 std::vector<drop_split> split_drop(cpu_context& cpu, const std::vector<query_model>& models, const layer_view<T>& layer,
                                    index_t context_length, const drop_split_options& options) {
   require(!options.rotation || 2 * static_cast<index_t>(options.rotation->inv_freq.size()) <= layer.k.dim,
-          "split_drop: rotation.inv_freq turns more coordinates than keys have, ", layer.k.dim);
+          "split_drop: rotation.inv_freq rotates more coordinates than keys have, ", layer.k.dim);
   const profile_options pairs{.precision = options.precision};
   std::vector<std::vector<plasticity_profile_result>> profiles(models.size());  // by set of frozen causes
   const auto add = [&](std::vector<plasticity_profile_result>&& found) {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "examples/common/outputs.hpp"
 #include "examples/common/numbers/causes.hpp"
+#include "examples/common/outputs.hpp"
 
 namespace qkgeom::examples {
 

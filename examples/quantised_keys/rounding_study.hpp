@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "examples/common/outputs.hpp"
-#include "qkgeom/plasticity/rounded_keys.hpp"
 #include "examples/quantised_keys/bit_budget.hpp"
+#include "qkgeom/plasticity/rounded_keys.hpp"
 
 namespace qkgeom::examples {
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // H4, H6 and H8: bias, the causes of a falling profile, recovery.
-#include <algorithm>
 #include <tuple>
 
 #include "examples/thesis/expression.hpp"

@@ -11,6 +11,7 @@
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/stats/association.hpp"
 #include "qkgeom/stats/resampling.hpp"
+#include "qkgeom/stats/shape.hpp"
 
 namespace qkgeom::examples::thesis {
 namespace {
@@ -85,9 +86,8 @@ reals counting(std::size_t n) {
 }
 
 double deviation_over_mean(const reals& x) {
-  double square = 0;
-  for (const double v : x) square += (v - mean(x)) * (v - mean(x));
-  return std::sqrt(square / static_cast<double>(x.size() - 1)) / mean(x);
+  const auto shape = shape_of(x);
+  return shape.deviation / shape.mean;
 }
 
 /// Means over neighbouring rows of one name: the heads of each model.

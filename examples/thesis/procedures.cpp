@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Claims whose test is more than an expression: orders of families, predictors compared, recoveries.
-#include <algorithm>
 #include <cmath>
 
 #include "examples/common/table.hpp"

@@ -242,13 +242,13 @@ std::string trimmed(double value, int digits) {
   return text;
 }
 
-std::string listed(const std::vector<double>& values, int digits) {
+std::string listed(const std::vector<double>& values) {
   if (values.size() > 6) {
     const auto [low, high] = std::minmax_element(values.begin(), values.end());
-    return trimmed(*low, digits) + " to " + trimmed(*high, digits) + " (" + std::to_string(values.size()) + ")";
+    return trimmed(*low) + " to " + trimmed(*high) + " (" + std::to_string(values.size()) + ")";
   }
   std::string text;
-  for (const double v : values) text += (text.empty() ? "" : ", ") + trimmed(v, digits);
+  for (const double v : values) text += (text.empty() ? "" : ", ") + trimmed(v);
   return text;
 }
 

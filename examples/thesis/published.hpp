@@ -85,6 +85,6 @@ std::string length_words(double tokens);
 /// `significant` without trailing zeros.
 std::string trimmed(double value, int digits = 4);
 /// Up to six numbers as text, else the smallest, the largest and the count.
-std::string listed(const std::vector<double>& values, int digits = 4);
+std::string listed(const std::vector<double>& values);
 
 }  // namespace qkgeom::examples::thesis

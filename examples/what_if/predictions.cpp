@@ -295,7 +295,8 @@ prediction predict(const arguments& a, const analysis_options& options, const wh
   const auto source = open_captures(a);
   const auto& manifest = source.manifest();
   const index_t from = manifest.context_length, to = wanted_context(manifest, choice.context);
-  require(options.bucket_edges.empty(), "qkgeom what-if scales the query buckets: give --bucket-size, not --bucket-edges");
+  require(options.bucket_edges.empty(),
+          "qkgeom what-if scales the query buckets: give --bucket-size, not --bucket-edges");
   const rotary_change as_it_is{.keep_first = choice.keep_first, .seed = a.seed};
   auto change = as_it_is;
   change.context_length = to;

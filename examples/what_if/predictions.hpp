@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "examples/common/outputs.hpp"
-#include "qkgeom/rotary/stationarity.hpp"
 #include "examples/what_if/extrapolation.hpp"
+#include "qkgeom/rotary/stationarity.hpp"
 
 namespace qkgeom::examples {
 

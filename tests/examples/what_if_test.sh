@@ -22,7 +22,7 @@ take long --skip-examples 6 --max-length 8192
 for tokens in 512 2048; do
   take short-$tokens --max-length 8192 --short $tokens
   run what-if "$work/short-$tokens" --actual "$work/long" --no-figures --out "$work/from-$tokens"
-  grep -q 'What if: 8 192 tokens' "$work/stdout" || bad "what_if does not go where --short says: $(cat "$work/stdout")"
+  grep -q 'What if: 8 192 tokens' "$work/stdout" || bad "what-if does not go where --short says: $(cat "$work/stdout")"
   python3 - "$work/from-$tokens/actual.csv" <<'END' || bad "from $tokens: $(cat "$work/from-$tokens/actual.csv")"
 import csv, sys
 rows = list(csv.DictReader(open(sys.argv[1])))

@@ -98,8 +98,8 @@ std::string by_model(const std::vector<compared_model>& models, const Value& val
   return words;
 }
 
-}  // namespace
-
+/// Computes the headline numbers of a group of heads: statistics of columns of heads.csv, the share of heads with a
+/// positive bias, and the shares of the head classes.
 std::vector<group_number> headline_numbers(const trajectory_point& point, const std::vector<std::size_t>& heads) {
   std::vector<group_number> all;
   for (const auto& name : csv_columns(headline_columns)) {
@@ -112,6 +112,8 @@ std::vector<group_number> headline_numbers(const trajectory_point& point, const 
   for (const head_class c : all_head_classes) all.push_back(class_share(point, heads, c));
   return all;
 }
+
+}  // namespace
 
 std::vector<report_note> notes_of(const std::vector<compared_model>& models) {
   std::vector<report_note> notes;

@@ -13,10 +13,6 @@ namespace qkgeom::examples {
 /// once; else the documents are independent. The heads of both are independent draws.
 head_estimate difference_of(const group_number& a, const group_number& b, bool paired);
 
-/// The headline numbers of a group of heads: statistics of columns of heads.csv, the share of heads with a positive
-/// bias, and the shares of the head classes.
-std::vector<group_number> headline_numbers(const trajectory_point& point, const std::vector<std::size_t>& heads);
-
 /// Mean plasticity over a stretch of the context, of the headline query model.
 struct compared_bin {
   std::string kind;           ///< quintile, decile, length or tokens

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <map>
 #include <numbers>
-#include <optional>
 
 #include "qkgeom/report/columns.hpp"
 #include "qkgeom/report/head_groups.hpp"

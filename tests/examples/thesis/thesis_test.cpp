@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// thesis_claims on the published tables: it judges every claim of the lists as docs/reproduction.md says, and its
+// qkgeom thesis on the published tables: it judges every claim of the lists as docs/reproduction.md says, and its
 // numbers equal SciPy's.
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ const fs::path examples = fs::path(QKGEOM_EXAMPLE_DATA).parent_path(), tables = 
 
 std::string text_of(const fs::path& file) { return read_text(file, 1 << 24); }
 
-/// Runs thesis_claims; its exit status and what it prints.
+/// Runs qkgeom thesis; its exit status and what it prints.
 std::pair<int, std::string> run(const fs::path& data, const fs::path& out, const std::string& options = {}) {
   const auto log = out.string() + ".log";
   const auto command = "'" QKGEOM_BIN "/qkgeom-thesis' '" + data.string() + "' --out '" + out.string() + "' " +
