@@ -73,6 +73,11 @@ struct position_grid {
   }
 };
 
+/// Returns the omega of the largest |mean exp(i(angle - omega t))| and this resultant: the largest on the grid, then
+/// the largest of nine within one grid step, then Brent's method near it. `order` (rows) permutes positions.
+QKGEOM_INLINE std::pair<double, double> best_rotation(const position_grid& positions, const double* re,
+                                                      const double* im, const std::vector<std::size_t>& order);
+
 /// Finds the rotation of one side in one plane; `key` tells the permutations of planes, sides and heads apart.
 QKGEOM_INLINE plane_rotation plane_rotation_of(const position_grid& positions, const double* re, const double* im,
                                                std::uint32_t key, const complement_options& options);

@@ -37,10 +37,8 @@ inline double length_of_sum(const std::vector<double>& re, const std::vector<dou
   return std::abs(sum);
 }
 
-/// Returns the omega of the largest |mean exp(i(angle - omega t))| and this resultant: the largest on the grid, then
-/// the largest of nine within one grid step, then Brent's method near it. `order` (rows) permutes positions.
-inline std::pair<double, double> best_rotation(const position_grid& positions, const double* re, const double* im,
-                                               const std::vector<std::size_t>& order) {
+QKGEOM_INLINE std::pair<double, double> best_rotation(const position_grid& positions, const double* re,
+                                                      const double* im, const std::vector<std::size_t>& order) {
   std::vector<double> x(positions.grid.size()), y(positions.grid.size());
   for (std::size_t r = 0; r < order.size(); ++r) {
     x[positions.offset[r]] += re[order[r]];
