@@ -17,10 +17,10 @@ void require_geometry(const char* name, const std::vector<head_report>& heads) {
             " has no PCA and rotation (analysis_options::geometry)");
 }
 
-/// Throws, beginning with `name`, unless every head has the headline profile and its summary.
+/// Throws, beginning with `name`, unless every head has the headline profile.
 void require_plasticity(const char* name, const std::vector<head_report>& heads) {
   for (const auto& h : heads)
-    require(!h.profiles.empty() && !h.summaries.empty(), name, ": layer ", h.layer, " head ", h.q_head,
+    require(!h.profiles.empty(), name, ": layer ", h.layer, " head ", h.q_head,
             " has no profile (analysis_options::plasticity)");
 }
 

@@ -122,7 +122,7 @@ TEST(forward, documents_that_share_a_visit_of_the_weights_have_the_bits_of_each_
       for (std::size_t i = 0; i < documents.size(); ++i)
         for (const auto& [key, values] : test::run_documents(f, {documents[i]}, type, on_the_cpu))
           alone[{i, std::get<1>(key), std::get<2>(key)}] = values;
-      EXPECT_EQ(together.size(), 4u * (4 * static_cast<std::size_t>(f.description().n_layers()) + 1));
+      EXPECT_EQ(together.size(), 4u * (2 * static_cast<std::size_t>(f.description().n_layers()) + 1));
       EXPECT_TRUE(together == alone) << name;
     }
 }
