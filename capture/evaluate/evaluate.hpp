@@ -9,7 +9,6 @@
 
 namespace qkgeom {
 
-/// Options of an evaluation.
 struct evaluation_options {
   capture_options capture{};           ///< model, tokenizer, documents, context, dtype, RoPE, threads, out
   std::filesystem::path conditions{};  ///< see `read_conditions`; empty: the unchanged model alone

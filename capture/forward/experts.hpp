@@ -18,7 +18,7 @@ template <class T>
 struct choose_experts {
   const float* logits;  ///< (rows, experts)
   index_t experts, chosen;
-  bool normalised;                        ///< shares add up to 1
+  bool normalised;                        ///< shares add up to 1, or to `scale`
   std::int32_t* expert;                   ///< (rows, chosen)
   float* share;                           ///< the same
   const float* correction = nullptr;      ///< (experts) added to sigmoids of logits to rank experts; null: logits rank

@@ -59,7 +59,6 @@ struct gguf_architecture {
   void (*add_fields)(const architecture_keys& keys, json& config) = nullptr;
 };
 
-/// Returns the table of architectures.
 std::span<const gguf_architecture> gguf_architectures();
 
 /// Finds an architecture. Throws `error` if it is not supported, or if the file has a feature that it does not read.

@@ -45,7 +45,6 @@ std::string products_of(compute_type type);
 /// Prints in one line the cost of the whole capture that the short one stands for.
 void print_whole(std::ostream& out, const capture_estimate& brief, const capture_estimate& whole);
 
-/// Prints the estimate in a few lines.
 void print_estimate(std::ostream& out, const capture_estimate& estimate);
 
 }  // namespace qkgeom

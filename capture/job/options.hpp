@@ -90,7 +90,6 @@ struct protocol_facts {
   index_t n_layers = 0, n_query_heads = 0, n_key_heads = 0;
 };
 
-/// Options of a capture.
 struct capture_options {
   input_options inputs{};
   model_options model{};

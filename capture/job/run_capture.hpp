@@ -18,7 +18,6 @@ struct capture_backend {
   forward_pass_factory forward = cpu_forward_pass();
 };
 
-/// Summary of a capture run.
 struct capture_summary {
   index_t documents = 0, empty = 0, tokens = 0;  ///< tokens of this run
   index_t rows = 0, shards = 0;                  ///< of the whole capture, with earlier runs

@@ -13,7 +13,6 @@ inline constexpr double smallest_size = 1e-70, largest_size = 1e70;
 /// Returns whether `largest`, the largest size of some values, is 0 or within these bounds.
 inline bool takes_size(double largest) { return largest == 0 || (largest >= smallest_size && largest <= largest_size); }
 
-/// Second moments of x that are kept.
 enum class scatter_kind { diagonal, full };
 
 /// Mergeable moments of rows (x, t), x of size d, t the position in tokens: sums of squares and products about the

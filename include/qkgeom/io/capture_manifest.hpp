@@ -27,7 +27,6 @@ inline constexpr std::size_t max_manifest_bytes = 100'000'000;
 /// Most query buckets of an analysis, and most buckets of stored statistics.
 inline constexpr index_t max_query_buckets = 4096;
 
-/// The model of a capture.
 struct captured_model {
   std::string name, model_type, config_sha256;
   index_t head_dim = 0, n_layers = 0, n_query_heads = 0, n_key_heads = 0;

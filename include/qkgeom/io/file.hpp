@@ -52,9 +52,7 @@ class atomic_file {
   atomic_file& operator=(const atomic_file&) = delete;
   ~atomic_file();
 
-  /// Appends bytes.
   void write(std::span<const std::byte> bytes);
-  /// Appends text.
   void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
 
   /// Adds all later bytes to `digest` too, which must outlive the file.

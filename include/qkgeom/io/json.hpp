@@ -47,7 +47,6 @@ class json_value {
   const json* find(const char* field) const;
   /// Returns whether this is an object with the field.
   bool has(const char* field) const { return node_->is_object() && find(field); }
-  /// Returns the entries of this list.
   std::vector<json_value> entries() const;
 
   /// Returns the value as the type in the function's name; throws `error` if it has another one.

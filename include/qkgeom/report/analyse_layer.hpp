@@ -31,7 +31,7 @@ struct layer_request {
   index_t context_length = 0;                  ///< tokens
   index_t document_block = 1;                  ///< documents that count together, see `fold_documents`; 1: each alone
   std::optional<known_moments> every_token{};  ///< moments of more rows, which replace those of the rows
-  std::vector<std::int32_t> documents{};       ///< of all layers, so that blocks are equal in each; empty: its own
+  std::vector<std::int32_t> documents{};       ///< of all layers, for equal blocks in each; empty: this layer's
 };
 
 /// Runs the analyses on every head of one layer, whose rows come in one or several shards: `shards(f)` calls

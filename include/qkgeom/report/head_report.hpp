@@ -37,7 +37,7 @@ struct analysis_options {
   std::optional<pair_precision> precision{};  ///< empty: f64 pair arithmetic for f64 keys, else f32; drawn pairs: f64
   bool no_drift = false;                      ///< query models without the drift term beta_pos tau
   pca_options pca{};
-  rotation_options rotation{};   ///< its context_length 0: the capture's
+  rotation_options rotation{};   ///< with the capture's context if its context_length is 0
   bool components = false;       ///< terms of the headline profile too, by a slower kernel
   bool every_token = true;       ///< use moments of every token if the captures hold them, else of the rows
   index_t geometry_blocks = 0;   ///< PCA and rotation also without each of at most this many blocks of documents

@@ -49,7 +49,6 @@ table later_keys_table(const model_report& report);
 /// `tables`: one per head of the report; throws `error` if their number differs.
 table bucket_table_table(const model_report& report, const std::vector<plasticity_bucket_table>& tables);
 
-/// Options of `heatmap_of`.
 struct model_heatmap_options {
   double least_pairs = 30;  ///< pairs (sum of weights) from which a head counts in a cell
 };
