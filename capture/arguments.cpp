@@ -14,13 +14,13 @@
 namespace qkgeom {
 namespace {
 
-/// Options that no capture keeps as they are.
+/// Holds the options that are interpreted after parsing.
 struct raw_options {
   std::string protocol{}, device = "cpu", resident = "auto";
   index_t short_length = 0;
 };
 
-/// A part such as "3/8".
+/// Parses a part such as "3/8".
 capture_part parse_part(const std::string& text) {
   capture_part part{};
   const char *const end = text.data() + text.size(), *p = text.data();
@@ -35,7 +35,7 @@ capture_part parse_part(const std::string& text) {
   return part;
 }
 
-/// Settings of the protocol that the command line names. They are read first, so that the other options override them.
+/// Reads the protocol that the command line names, before the other options, which override its settings.
 capture_options settings_of_protocol(int argc, const char* const* argv) {
   for (const std::string_view option : {"--protocol", "--study"})
     for (int i = 1; i < argc; ++i) {
@@ -65,7 +65,7 @@ void choose_heads(const std::string& text, head_choice& choice) {
     choice.list = is_file ? read_head_list(text) : parse_head_words(text, "--heads");
 }
 
-/// Declares each option as --NAME, for qkgeom evaluate those that it takes.
+/// Declares each option as --NAME; for qkgeom evaluate only the options that an evaluation takes.
 struct declaration {
   CLI::App& app;
   bool evaluation;
@@ -128,7 +128,7 @@ struct declaration {
   }
 };
 
-/// Declares the options of a capture, or those of them that an evaluation takes.
+/// Declares the options of a capture or, with `evaluation`, those that an evaluation takes.
 void declare_common(CLI::App& app, capture_options& options, raw_options& raw, bool evaluation) {
   app.add_option("--protocol,--study", raw.protocol,
                  "settings and heads of a protocol: a built-in name, or a file like those of capture/job/protocols");
@@ -148,7 +148,7 @@ void declare_common(CLI::App& app, capture_options& options, raw_options& raw, b
       ->capture_default_str();
 }
 
-/// Checks what both programs need, and where the forward pass runs.
+/// Checks the options that both programs take and returns where the forward pass runs.
 device_choice interpret_common(const raw_options& raw, const capture_options& options) {
   require(!options.model.path.empty(), "--model must name the folder of the model (see --help)");
   const auto require_positive = [](const char* name, double value) {
@@ -162,7 +162,7 @@ device_choice interpret_common(const raw_options& raw, const capture_options& op
   return device;
 }
 
-/// Parses; returns false after --help and --version, which are printed.
+/// Parses the command line; prints --help and --version and returns false after them.
 bool parsed(CLI::App& app, int argc, const char* const* argv) {
   app.set_version_flag("--version", app.get_name() + " " + QKGEOM_VERSION, "print the version and exit");
   try {
@@ -223,7 +223,7 @@ std::optional<evaluation_arguments> parse_evaluation(int argc, const char* const
   evaluation_arguments arguments;
   evaluation_options& options = arguments.options;
   options.capture = settings_of_protocol(argc, argv);
-  // No rows are kept: heads, layers and windows are those of the whole model.
+  // An evaluation keeps no rows: heads, layers and windows are those of the whole model.
   options.capture.selection = {.max_length = options.capture.selection.max_length,
                                .sampler = options.capture.selection.sampler,
                                .include_windowed = true};

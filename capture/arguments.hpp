@@ -19,7 +19,7 @@ struct device_choice {
 struct capture_arguments {
   capture_options options;
   bool plan = false;                       ///< print an estimate and stop
-  std::optional<capture_options> whole{};  ///< what a short capture stands for, to compare the plans
+  std::optional<capture_options> whole{};  ///< the capture that a short one stands for, to compare the plans
   std::filesystem::path check{};           ///< compare with this reference and stop; empty: capture
   std::filesystem::path verify{};          ///< read this capture and stop; empty: capture
   device_choice device{};
@@ -33,10 +33,10 @@ struct evaluation_arguments {
 };
 
 /// Parses qkgeom capture's command line; options override settings of the protocol that `--protocol` names. Prints
-/// --help and then returns none. Throws `error` with one sentence on anything else that cannot run.
+/// --help and returns no value after it. Throws `error` with one sentence on anything else that cannot run.
 std::optional<capture_arguments> parse_arguments(int argc, const char* const* argv);
 
-/// Parses qkgeom evaluate's command line likewise.
+/// Parses qkgeom evaluate's command line in the same way.
 std::optional<evaluation_arguments> parse_evaluation(int argc, const char* const* argv);
 
 }  // namespace qkgeom

@@ -22,7 +22,7 @@ namespace {
 
 using namespace qkgeom;
 
-/// The most memory that this program has held, in bytes. getrusage would count the process that started it as well.
+/// Returns the peak memory of this program in bytes. getrusage would count the process that started it as well.
 double peak_memory() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;)
@@ -48,7 +48,7 @@ void print(const capture_summary& s, const std::string& out, const std::string& 
     fmt::print("loss {:.4f} over the last fifth of the context, {:.0f} tokens\n", s.last_loss, s.last_loss_tokens);
 }
 
-/// The backend of a GPU, in the program with CUDA.
+/// Returns the backend of a GPU, in the program with CUDA.
 capture_backend cuda_backend_for([[maybe_unused]] const capture_arguments& asked) {
 #if defined(QKGEOM_CAPTURE_CUDA)
   const auto& options = asked.options;
@@ -71,7 +71,7 @@ void print(const checked_capture& c, const std::string& path) {
   fmt::print("; SHA-256 of {} of {} files compared\n", c.hashed, c.shards + c.moments);
 }
 
-/// Status of a --check that finds layers that disagree.
+/// Exit status of a --check that finds layers that disagree.
 constexpr int disagrees = 1;
 
 void print_plan(const capture_arguments& asked) {
@@ -84,8 +84,8 @@ void print_plan(const capture_arguments& asked) {
   print_whole(std::cout, estimate, whole);
 }
 
-/// What was asked for; returns the exit status, where nothing is wrong with what was given. The processes of `group`
-/// share a capture out; all else is done by rank 0.
+/// Does what the command line asks for; returns the exit status. The processes of `group` share a capture; rank 0 does
+/// everything else.
 int run(const capture_arguments& asked, process_group& group) {
   const bool makes_capture = asked.verify.empty() && !asked.plan && asked.check.empty();
   if (group.rank() > 0 && !makes_capture) return 0;
@@ -123,7 +123,7 @@ int run(int argc, char** argv) {
   const auto asked = parse_arguments(argc, argv);
   if (!asked) return 0;
 #if !defined(QKGEOM_CAPTURE_CUDA)
-  // The program with CUDA takes this one's place; before MPI knows this process.
+  // Replaces this program by the one with CUDA, before MPI knows this process.
   if (asked->device.cuda && !asked->plan) become_cuda_program(argv);
 #endif
 #if defined(QKGEOM_WITH_MPI)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// qkgeom merge: the parts of a capture, made by qkgeom capture --part, as one capture.
+// qkgeom merge: joins the parts of a capture, which qkgeom capture --part made, to one capture.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

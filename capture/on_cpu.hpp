@@ -9,7 +9,7 @@
 
 namespace qkgeom {
 
-/// Moments of a capture on the CPU; the forward pass is the usual one. `cpu` must outlive the backend.
+/// Computes moments on `cpu`, which must outlive the backend; the forward pass is the default.
 inline capture_backend cpu_backend(cpu_context& cpu) {
   return {.moments = [&cpu](const char* side, const tensor_view<const float>& x,
                             const vector_view<const std::int32_t>& position) {

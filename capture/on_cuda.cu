@@ -55,7 +55,7 @@ class cuda_pass : public forward_pass {
         sizes.resident = std::numeric_limits<index_t>::max();
         break;
       case resident_layers::automatic: {
-        // Leaves room for the two layers that stream through, for the softmax, and a tenth for pools and libraries.
+        // Leaves room for working memory, two streaming layers, the softmax, and a tenth for pools and libraries.
         index_t consumers = 0;
         const index_t tokens = std::max(options.max_length > 0 ? options.max_length : d.context, options.batch_tokens);
         index_t largest = 0;

@@ -33,7 +33,7 @@ struct evaluation_input {
   }
 };
 
-/// Documents of at least two tokens, and the probes.
+/// Reads the documents of at least two tokens and makes the probes.
 evaluation_input read_input(const evaluation_options& options, const prepared_capture& prepared) {
   evaluation_input input;
   const index_t length = prepared.manifest.context_length;
@@ -67,7 +67,7 @@ evaluation_input read_input(const evaluation_options& options, const prepared_ca
   return input;
 }
 
-/// The model as it is, and the conditions of the options.
+/// Lists the unchanged model and the conditions of the options.
 std::vector<condition> all_conditions(const evaluation_options& options, const decoder_description& model) {
   std::vector<condition> conditions{{"none", {}}};
   if (!options.conditions.empty())
@@ -119,7 +119,7 @@ class evaluation {
     probes_.row(name, p.kind, p.distance, p.trial, static_cast<index_t>(p.ids.size()) - p.first, right);
   }
 
-  /// The loss of token t + 1 counts at position t, where it is predicted.
+  /// Adds the losses of a document; the loss of token t + 1 counts at position t, where it is predicted.
   void add_loss(const std::string& name, const std::string& document, const std::vector<float>& losses) {
     const auto n = static_cast<index_t>(losses.size());
     for (index_t start = 0; start < n; start += bucket_) {

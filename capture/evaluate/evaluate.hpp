@@ -9,15 +9,14 @@
 
 namespace qkgeom {
 
-/// Options of an evaluation.
 struct evaluation_options {
   capture_options capture{};           ///< model, tokenizer, documents, context, dtype, RoPE, threads, out
   std::filesystem::path conditions{};  ///< see `read_conditions`; empty: the unchanged model alone
   std::filesystem::path records{};     ///< see `read_record_words`; empty: no lookup probes
-  std::vector<index_t> distances{};    ///< of the probes, in tokens
+  std::vector<index_t> distances{};    ///< distances of the probes, in tokens
   index_t trials = 20;                 ///< probes per kind and distance
-  index_t bucket_size = 0;             ///< of the loss by position, in tokens; 0: a sixteenth of the context
-  std::uint64_t seed = 0;              ///< of the probes
+  index_t bucket_size = 0;             ///< bucket of the loss by position, in tokens; 0: a sixteenth of the context
+  std::uint64_t seed = 0;              ///< seed of the probes
 };
 
 /// Runs the documents and the probes through the unchanged model (condition "none") and under every condition. Writes
@@ -27,8 +26,8 @@ struct evaluation_options {
 void evaluate_model(const evaluation_options& options, std::ostream& notes,
                     const forward_pass_factory& make = cpu_forward_pass());
 
-/// Prints conditions, documents, probes and tokens of an evaluation, its peak memory, and its time at the rate at which
-/// the model runs the beginning of the first text now on a forward pass of `make`. Throws `error`.
+/// Prints conditions, documents, probes, tokens and peak memory of an evaluation, and its time at the speed that a
+/// forward pass of `make` reaches now on the beginning of the first text. Throws `error`.
 void plan_evaluation(const evaluation_options& options, std::ostream& out, std::ostream& notes,
                      const forward_pass_factory& make = cpu_forward_pass());
 

@@ -14,24 +14,24 @@ namespace qkgeom::device_kernels {
 
 inline constexpr float bits_per_nat = static_cast<float>(std::numbers::log2e);
 
-/// c tanh(x / c); x where c is 0.
+/// Returns c tanh(x / c), or x if c is 0.
 QKGEOM_HD inline float capped(float x, float c) { return c == 0 ? x : c * std::tanh(x / c); }
 
-/// One block of keys of the attention, a query of a head each: scores become weights relative to the largest score so
-/// far, and what the blocks before gave is brought to it (Milakov and Gimelshein 2018). Of heads (query heads, rows).
+/// Turns the scores of one block of keys into weights relative to the largest score so far and rescales sums and output
+/// of earlier blocks to it (Milakov and Gimelshein 2018). One item per (query head, row).
 template <class T>
 struct weigh_scores {
   const float* scores;  ///< (heads, rows, keys)
-  T* weights;           ///< the same
+  T* weights;           ///< (heads, rows, keys)
   float *top, *sum;     ///< (heads, rows)
   float* out;           ///< (rows, heads, dim)
   index_t heads, rows, keys, dim;
   index_t first, first_key;  ///< positions of the first row and key
   index_t window;            ///< tokens a query sees, itself included
-  float scale;               ///< log2(e) times that of the scores
+  float scale;               ///< log2(e) times the factor of the scores
   float cap;                 ///< x, scaled, becomes c tanh(x / c); 0: no cap
-  bool begins;               ///< no block was before
-  const float* sinks;        ///< (heads) logits that enter the sums of the weights; or none
+  bool begins;               ///< whether this is the first block
+  const float* sinks;        ///< (heads) logits that enter the sums of the weights; null: no sinks
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t item) const {
@@ -58,11 +58,11 @@ struct weigh_scores {
     }
     if (team.rank() > 0) return;  // all have read `top` before they added up
     top[item] = largest;
-    sum[item] = (begins ? 1.0f : sum[item]) * factor + added;  // at the beginning the sink alone
+    sum[item] = (begins ? 1.0f : sum[item]) * factor + added;  // the first block starts from the sink alone
   }
 };
 
-/// to (rows, heads, dim) = out divided by the sums of the weights; (rows heads) of them.
+/// Divides `out` by the sums of the weights: to (rows, heads, dim). One item per (row, head).
 template <class T>
 struct finish_attention {
   const float *out, *sum;
@@ -82,24 +82,24 @@ struct finish_attention {
 
 namespace qkgeom {
 
-/// Queries of a chunk against the keys of their document so far.
+/// Arguments of the attention of a chunk's queries to the keys of their document so far.
 template <class T>
 struct attention_call {
   const T* q;      ///< (rows, heads, dim)
   const T *k, *v;  ///< (key heads, capacity, dim); cpu_device reads its padded keys instead
   T* out;          ///< as q
   index_t rows, first, heads, key_heads, dim, capacity;
-  index_t window;                ///< tokens a query sees, itself included; `capacity` where it sees all
-  double scale;                  ///< of the scores
-  double cap = 0;                ///< c of the cap c tanh(x / c) that scaled scores pass; 0: none
-  const float* sinks = nullptr;  ///< (heads) logits that enter the softmax as that of one more key, of value 0
-  index_t key_rows = 0;          ///< rows of each head that a call for the same k and v may ever need; 0: `capacity`
+  index_t window;                ///< tokens a query sees, itself included; `capacity`: all before it
+  double scale;                  ///< factor of the scores
+  double cap = 0;                ///< c of the cap c tanh(x / c) of scaled scores; 0: no cap
+  const float* sinks = nullptr;  ///< (heads) logits of one more key of value 0; null: no such key
+  index_t key_rows = 0;          ///< most rows of each head that calls for the same k and v need; 0: `capacity`
 };
 
-/// The keys that a call needs, of which the last query stands at the last.
+/// Range of the keys that a call needs; the last query stands at the last of them.
 struct attended_keys {
-  index_t begin, count;  ///< from `begin` of the document on
-  index_t window;        ///< of them, a query itself included; `count` where it sees all before it
+  index_t begin, count;  ///< [begin, begin + count) of the document's keys
+  index_t window;        ///< keys of the range that a query sees, itself included; `count`: all before it
 
   template <class T>
   explicit attended_keys(const attention_call<T>& c)
@@ -108,8 +108,8 @@ struct attended_keys {
         window(std::min(c.window, count)) {}
 };
 
-/// Causal attention block by block of keys, by batched products and an online softmax, so that memory depends on the
-/// sizes of a block alone.
+/// Computes causal attention block by block of keys, by batched products and an online softmax, so that its memory
+/// depends on the sizes of a block alone.
 template <class Device, class T>
 class blockwise_attention {
  public:
@@ -123,7 +123,7 @@ class blockwise_attention {
         out_(m.memory(), 0),
         weights_(m.memory(), 0) {}
 
-  /// What it holds on the device for so many query heads of `dim`.
+  /// Returns the bytes on the device for `heads` query heads of `dim` channels.
   static index_t working_bytes(index_t heads, index_t dim, index_t block_rows, index_t block_keys) {
     return heads * block_rows * (block_keys * static_cast<index_t>(sizeof(float) + sizeof(T)) + 4 * (dim + 2));
   }

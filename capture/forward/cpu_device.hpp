@@ -17,15 +17,15 @@ namespace qkgeom {
 template <class T>
 class padded_key_values;
 
-/// Values of a type that holds a float, as floats.
+/// Views values of a type that holds a float as floats.
 template <class T>
 tensor_view<const float> as_floats(const tensor_view<const T>& x) {
   static_assert(sizeof(T) == sizeof(float));
   return {reinterpret_cast<const float*>(x.data), x.rows, x.heads, x.dim, x.row_stride, x.head_stride};
 }
 
-/// The CPU as the device of a `decoder`. Chunks of rows are shared out over a pool of threads; a thread takes all steps
-/// of a chunk between two attentions while it lies in its caches.
+/// The CPU as the device of a `decoder`. The threads of a pool share out chunks of rows; a thread takes all steps of a
+/// chunk between two attentions while the chunk lies in its caches.
 class cpu_device {
  public:
   using memory_type = cpu_memory;
@@ -34,7 +34,7 @@ class cpu_device {
   /// Rows that go through the linear maps together. Fixed, because the bits of a product depend on its shape.
   static constexpr decoder_options sizes{.chunk = 256};
 
-  /// The pool must live longer.
+  /// Keeps a pointer to `pool`, which must outlive the device.
   explicit cpu_device(thread_pool& pool, attention_kernel kernel = attention_kernel::best)
       : pool_(&pool), kernel_(kernel) {
     prepare_blas(pool.size());
@@ -47,17 +47,17 @@ class cpu_device {
     return {to_bf16, tiles ? weight_format::bf16_tiles : f32};
   }
   int workers() const { return pool_->size(); }
-  /// f(i, worker) for i < n, by several threads.
+  /// Calls f(i, worker) for i < n on the threads of the pool.
   template <class F>
   void each(index_t n, const F& f) const {
     pool_->for_each(n, f);
   }
-  /// A kernel of n rows: by this thread alone where it already works on a chunk.
+  /// Runs a kernel on n rows; a thread that works on a chunk already runs it alone.
   template <class Kernel>
   void rows(index_t n, const Kernel& kernel) const {
     pool_->for_each(n, [&](index_t i, int) { kernel(device_kernels::simd_team{}, i); });
   }
-  /// The attention of a whole document. The result replaces the queries.
+  /// Computes the attention of a whole document. The result replaces the queries.
   template <class T>
   void attend(const attention_call<T>& call, const padded_key_values<T>& keys) const {
     const auto q = packed_tensor(reinterpret_cast<float*>(call.out), call.rows, call.heads, call.dim);
@@ -69,7 +69,7 @@ class cpu_device {
                       .sinks = call.sinks,
                       .kernel = kernel_});
   }
-  /// c = a b^T, not batched, by this thread.
+  /// Multiplies c = a b^T, not batched, on the calling thread.
   template <class T>
   void multiply(const product_shape& s, const T* a, const T* b, float* c) const {
     static_assert(sizeof(T) == sizeof(float));
@@ -83,7 +83,7 @@ class cpu_device {
   attention_kernel kernel_;
 };
 
-/// Keys and values as the CPU's attention takes them.
+/// Keys and values of a layer, padded for the CPU's attention.
 template <class T>
 class padded_key_values {
  public:
@@ -106,7 +106,7 @@ class padded_key_values {
   key_buffer k_, v_;
 };
 
-/// Reads the weights of a layer when they are asked for: the page cache keeps what it can.
+/// Reads the weights of a layer on demand: the page cache keeps what fits.
 class weight_reader {
  public:
   using layer_type = layer_weights;

@@ -10,7 +10,7 @@
 namespace qkgeom {
 namespace {
 
-/// Rows of x at some positions, packed into `to`.
+/// Packs the rows of x at some positions into `to`.
 tensor_view<const float> rows_at(tensor_view<const float> x, const std::vector<std::int32_t>& positions,
                                  std::vector<float>& to) {
   const auto rows = static_cast<index_t>(positions.size());
@@ -21,7 +21,7 @@ tensor_view<const float> rows_at(tensor_view<const float> x, const std::vector<s
   return packed_tensor(static_cast<const float*>(to.data()), rows, x.heads, x.dim);
 }
 
-/// T is float or wide_bf16.
+/// The forward pass on the CPU with activations of type T, float or wide_bf16.
 template <class T>
 class pass_of : public forward_pass {
  public:

@@ -27,7 +27,7 @@ namespace qkgeom {
 
 struct decoder_options {
   index_t chunk = 4096;           ///< rows of a document that go through the linear maps together
-  index_t attention_rows = 1024;  ///< of a block of the blockwise attention
+  index_t attention_rows = 1024;  ///< rows of a block of the blockwise attention
   index_t attention_keys = 2048;
   index_t resident = 0;  ///< bytes of weights that stay on the device; the other layers stream through it
 };
@@ -38,12 +38,12 @@ template <class T, memory_space Space>
 using device_row_sink = std::function<void(std::size_t document, index_t layer, index_t first,
                                            tensor_view<const T, Space> q, tensor_view<const T, Space> k)>;
 
-/// Receivers of a forward pass on a device. A sink that is not set costs nothing.
+/// Receivers of a forward pass on a device. An empty sink costs nothing.
 template <class T, memory_space Space>
 struct device_sinks {
-  device_row_sink<T, Space> rows{};  ///< at the stage asked for
+  device_row_sink<T, Space> rows{};  ///< at the stage of the run
   std::function<void(std::size_t document, const token_predictions&)> losses{};
-  // The others are those of batch_sinks.
+  // The other sinks are those of `batch_sinks`.
   std::function<void(std::size_t document, index_t layer)> passed{};
   std::function<std::optional<softmax_request>(std::size_t document, index_t layer)> measured{};
   softmax_sink softmax{};
@@ -60,7 +60,7 @@ class decoder {
   static constexpr memory_space space = Device::memory_type::space;
   using sinks = device_sinks<T, space>;
 
-  /// Checks names and shapes of all weights that layers up to `last_layer` need. The arguments must live longer.
+  /// Checks names and shapes of all weights that layers up to `last_layer` need. The arguments must outlive it.
   decoder(Device& m, decoder_description description, const checkpoint& model, index_t last_layer, thread_pool& pool,
           const decoder_options& options)
       : device_(&m),
@@ -85,8 +85,8 @@ class decoder {
     for (int i = 0; i < m.workers(); ++i) workspaces_.emplace_back(m);
   }
 
-  /// Bytes on the device for documents of `tokens` tokens in all, besides weights: hidden states, keys and values,
-  /// rotation tables, and the working memory of a chunk, of the blockwise attention, of experts and of losses.
+  /// Returns the bytes on the device for documents of `tokens` tokens in all, besides weights: hidden states, keys and
+  /// values, rotation tables, and the working memory of a chunk, of the blockwise attention, of experts and of losses.
   static index_t working_bytes(const decoder_description& d, index_t tokens, const decoder_options& o) {
     const index_t k = d.widest_keys(), rows = std::min(o.chunk, tokens);
     const index_t tables = (d.local_rope ? 2 : 1) * tokens * d.widest_head() * static_cast<index_t>(sizeof(float));
@@ -95,7 +95,7 @@ class decoder {
            steps::attention_type::working_bytes(d.query_heads, d.widest_head(), std::min(o.attention_rows, rows),
                                                 o.attention_keys);
   }
-  /// Bytes of the weights of layer `l`.
+  /// Returns the bytes of the weights of layer `l`.
   static index_t layer_bytes(const decoder_description& d, index_t l, bool only_qk = false) {
     index_t bytes = 0;
     for (const auto& shape : layer_shapes(d, l, only_qk)) {
@@ -113,11 +113,11 @@ class decoder {
     find_output(description_, *checkpoint_, prefix_);
   }
 
-  /// See `forward_pass::change`.
+  /// Changes heads in later runs, see `forward_pass::change`.
   void change(std::vector<head_change> changes) { changes_ = std::move(changes); }
 
-  /// Runs the layers on some documents: those up to `last_layer`, of which only queries and keys are computed, or all
-  /// if losses are asked for.
+  /// Runs the layers on some documents: with a sink for losses all layers, else those up to `last_layer`, of which the
+  /// last computes queries and keys alone.
   void run(std::span<const token_span> documents, rope_stage stage, const sinks& to) {
     std::vector<pass> passes;
     for (std::size_t i = 0; i < documents.size(); ++i)
@@ -192,7 +192,7 @@ class decoder {
     return p;
   }
 
-  /// Memory for the rows of documents, of which `together` are in a layer at once, and their rotary tables.
+  /// Reserves memory for the rows of documents, of which `together` are in a layer at once, and their rotary tables.
   void reserve(std::vector<pass>& passes, std::size_t together) {
     const decoder_description& d = description_;
     index_t longest = 0;

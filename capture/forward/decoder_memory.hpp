@@ -15,7 +15,7 @@
 #include "qkgeom/core/buffer.hpp"
 #include "qkgeom/rotary/embedding.hpp"
 
-// What a decoder holds on a device besides weights.
+// Memory of a decoder on a device, without weights.
 namespace qkgeom {
 
 /// Keys and values of a layer on a device, (heads, capacity, dim). All are finite: an attention may multiply rows that
@@ -45,7 +45,7 @@ class key_value_rows {
   index_t capacity_ = 0, dim_ = 0;
 };
 
-/// Where a device has its weights, keys and values. cpu_device.hpp has the CPU's.
+/// Types that hold a device's weights, keys and values; cpu_device.hpp specialises it for the CPU.
 template <class Device, class T>
 struct device_storage {
   using feed = weight_feed<Device, T>;
@@ -67,7 +67,7 @@ struct rotary_tables {
   index_t half = 0, positions = 0;
 };
 
-/// Queries of the rows that are in a layer together, (rows, query heads, d), the results of their attention, and keys
+/// Queries (rows, query heads, d) of the rows that are in a layer together, the results of their attention, and keys
 /// and values of their document.
 template <class Device, class T>
 struct document_rows {
@@ -79,11 +79,11 @@ struct document_rows {
         state(m.memory(), 0),
         keys(m) {}
   buffer<T, typename Device::memory_type> q, attended;
-  buffer<T, typename Device::memory_type> side;  // gates of the attention; or what a delta net takes, see `side_rows`
+  buffer<T, typename Device::memory_type> side;  // gates of the attention, or a delta net's inputs, see `side_rows`
   buffer<float, typename Device::memory_type> convolved, state;  // of a delta net
   typename device_storage<Device, T>::keys keys;
 
-  /// Memory for so many rows besides keys.
+  /// Reserves memory for `rows` rows; keys and values reserve their own.
   void reserve(const decoder_description& d, index_t rows) {
     q.reserve(rows * row_width(d));
     if (!Device::whole_documents) attended.reserve(rows * row_width(d));
@@ -97,11 +97,11 @@ struct document_rows {
     const index_t floats = d.delta ? rows * d.delta->state_width() + d.delta->values() * d.delta->key_dim : 0;
     return elements * static_cast<index_t>(sizeof(T)) + floats * static_cast<index_t>(sizeof(float));
   }
-  /// `side` from the rows on that are in a layer; before them are those that a convolution reaches back to.
+  /// Returns `side` from the layer's rows on; before them stand the rows that a convolution reaches back to.
   T* side_rows(const decoder_description& d) { return side.data() + rows_before(d) * (d.delta ? d.delta->width() : 0); }
   static index_t rows_before(const decoder_description& d) { return d.delta ? d.delta->kernel - 1 : 0; }
 
-  /// On a device with `whole_documents` the result replaces the queries.
+  /// Returns the results of the attention, which on a device with `whole_documents` replace the queries.
   T* attention() const { return Device::whole_documents ? q.data() : attended.data(); }
 
  private:
@@ -121,13 +121,13 @@ struct document_pass {
   token_span ids;
   index_t tokens;
   buffer<T, typename Device::memory_type> hidden;      // (tokens, hidden)
-  std::optional<tables> own_rope{}, own_local_rope{};  // where the document's length is part of them
+  std::optional<tables> own_rope{}, own_local_rope{};  // if the document's length changes its rotation
   const tables *rope = nullptr, *local_rope = nullptr;
   document_rows<Device, T>* rows = nullptr;
 };
 
-/// Rows [first, first + rows) of a document. q and attended are those of its first row, which is number `place` of
-/// those that are in the layer together.
+/// Rows [first, first + rows) of a document; q and attended point to its first row, which has the number `place` among
+/// the rows that are in the layer together.
 template <class Device, class T>
 struct row_chunk {
   document_pass<Device, T>* document;
@@ -136,7 +136,7 @@ struct row_chunk {
   index_t place;
 };
 
-/// Working memory of the chunk that a worker has.
+/// Working memory of the chunk that one worker computes.
 template <class Device, class T>
 struct chunk_memory {
   template <class U>
@@ -166,7 +166,7 @@ struct chunk_memory {
                    static_cast<index_t>(sizeof(float)) * (wide_width(d) + d.hidden)) +
            (d.experts ? mixture_of_experts<Device, T>::working_bytes(d, rows) : 0);
   }
-  /// Whether an activation's result lies where the product was. Where a bias is added in f32, bf16 has other rows.
+  /// Returns whether activations overwrite the product. A bias in f32 needs separate rows for bf16 results.
   static bool activates_in_place(const decoder_description& d) {
     return sizeof(T) == sizeof(float) || !d.feed_forward_bias;
   }
@@ -178,13 +178,13 @@ struct chunk_memory {
   mixture_of_experts<Device, T> experts;
   product_scratch product;
 
-  /// Length of the short rows of a token's queries and keys together, with the rotated part of the key; 0: none.
+  /// Returns the length of a token's latent rows of q and k, with the rotated part of the key; 0 without them.
   static index_t latent_width(const decoder_description& d) {
     return d.latent ? d.latent->query_rank + d.latent->key_rank + d.latent->rotated : 0;
   }
 
  private:
-  /// Width of the widest feed-forward that is not one of the chosen experts'.
+  /// Returns the width of the widest feed-forward besides the experts'; shared experts count.
   static index_t dense_width(const decoder_description& d) {
     const bool any =
         std::any_of(d.layers.begin(), d.layers.end(), [](const auto& l) { return !l.experts && !l.skipped; });
@@ -201,7 +201,7 @@ struct chunk_memory {
   static index_t active_width(const decoder_description& d) { return activates_in_place(d) ? 0 : dense_width(d); }
 };
 
-/// The changes of a layer's heads. See `change_keys` and `clear_heads`.
+/// Changes of a layer's heads for `change_keys` and `clear_heads`.
 template <class Device>
 struct layer_changes {
   layer_changes(Device& m, const std::vector<head_change>& changes, index_t layer, index_t query_heads)

@@ -3,12 +3,12 @@
 
 #include "capture/forward/kernels.hpp"
 
-/// The kernels of a gated delta net (Yang et al. 2024), see `delta_description`. A document's rows follow one another.
+/// Kernels of a gated delta net (Yang et al. 2024), see `delta_description`. A document's rows follow one another.
 namespace qkgeom::device_kernels {
 
-/// Rows of queries, keys and values from a product: each channel's convolution with the rows before, silu, and queries
-/// and keys of length 1, queries divided by sqrt(key_dim) too. After them the share by which each value head keeps its
-/// state, and that by which it learns.
+/// Convolves each channel of queries, keys and values with the rows before, applies silu, scales queries and keys to
+/// length 1 and queries by 1 / sqrt(key_dim). Writes after them, per value head, the factor by which its state fades
+/// and its learning rate.
 template <class T>
 struct convolve_rows {
   const T*
@@ -55,11 +55,11 @@ struct convolve_rows {
   }
 };
 
-/// The rows of a value head, one after the other: its state (key_dim, value_dim) fades, learns the value of the key,
-/// and answers the query.
+/// Runs a value head over its rows in order: the state (key_dim, value_dim) fades, learns the value of the key, and
+/// answers the query.
 template <class T>
 struct delta_rule {
-  const float* rows;  ///< (count, net.state_width()) of `convolve_rows`
+  const float* rows;  ///< (count, net.state_width()) from `convolve_rows`
   delta_description net;
   index_t count;
   float* state;  ///< (value heads, key_dim, value_dim)
@@ -96,10 +96,10 @@ struct delta_rule {
   }
 };
 
-/// Answers (rows, value heads, value_dim) are normed, head by head, and multiplied by silu of their gates.
+/// Norms the answers (rows, value heads, value_dim) head by head and multiplies them by silu of their gates.
 template <class T>
 struct gate_answers {
-  const T* from;  ///< as of `convolve_rows`
+  const T* from;  ///< as `convolve_rows::from`
   delta_description net;
   norm_parameters norm;
   T* answers;
@@ -121,7 +121,7 @@ struct gate_answers {
   }
 };
 
-/// Zeros.
+/// Sets a row to zero.
 template <class T>
 struct clear_row {
   T* to;
@@ -133,7 +133,7 @@ struct clear_row {
   }
 };
 
-/// Rows to another place that does not overlap them.
+/// Copies rows to another place that does not overlap them.
 template <class T>
 struct copy_row {
   const T* from;
@@ -146,12 +146,12 @@ struct copy_row {
   }
 };
 
-/// Sigmoids (rows, count) of columns [first, first + count) of a product (rows, width).
+/// Takes the sigmoids (rows, count) of columns [first, first + count) of a product (rows, width).
 template <class In, class T>
 struct take_gates {
   const In* wide;
   index_t width, first, count;
-  const float* bias;  ///< or none
+  const float* bias;  ///< null: no bias
   T* gates;
 
   template <class Team>
@@ -163,7 +163,7 @@ struct take_gates {
   }
 };
 
-/// x (rows, width) times gates.
+/// Multiplies x (rows, width) by gates.
 template <class T>
 struct multiply_row {
   const T* gates;

@@ -13,21 +13,20 @@
 
 namespace qkgeom::device_kernels {
 
-/// The experts that take a row, by the largest logits, the first of equal ones, and their shares of it. Logits that are
-/// not numbers come last.
+/// Chooses each row's experts, by the largest logits (ties: the lower index; NaN comes last), and their shares.
 template <class T>
 struct choose_experts {
   const float* logits;  ///< (rows, experts)
   index_t experts, chosen;
-  bool normalised;                        ///< shares add up to 1
+  bool normalised;                        ///< shares add up to 1, or to `scale`
   std::int32_t* expert;                   ///< (rows, chosen)
   float* share;                           ///< the same
-  const float* correction = nullptr;      ///< (experts) added to sigmoids of logits, by whose sum experts are chosen
-  float scale = 1;                        ///< of shares that are sigmoids
-  const float* bias = nullptr;            ///< (experts) added to logits; or none
-  index_t groups = 1, chosen_groups = 1;  ///< experts are chosen from these groups alone, if there are several
-  bool apart = false;                     ///< shares are sigmoids of the logits, each of its own
-  float* ranks = nullptr;                 ///< where sigmoids are: (rows, experts + groups) to work in
+  const float* correction = nullptr;      ///< (experts) added to sigmoids of logits to rank experts; null: logits rank
+  float scale = 1;                        ///< factor of shares if `correction` is given
+  const float* bias = nullptr;            ///< (experts) added to logits; null: no bias
+  index_t groups = 1, chosen_groups = 1;  ///< the best `chosen_groups` of `groups` groups supply experts
+  bool apart = false;                     ///< shares are sigmoids of their logits, not a softmax
+  float* ranks = nullptr;                 ///< (rows, experts + groups) working memory; needed with `correction`
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
@@ -63,7 +62,7 @@ struct choose_experts {
   }
 
  private:
-  /// In f32 whatever T is.
+  /// Chooses by sigmoids plus `correction`, in f32 for every T.
   template <class Team>
   QKGEOM_HD void by_sigmoids(const Team& team, index_t row, const float* x) const {
     const auto sigmoid = [=](index_t i) { return x[i] == x[i] ? 1.0f / (1.0f + std::exp(-x[i])) : 0.0f; };
@@ -88,14 +87,14 @@ struct choose_experts {
     for (index_t i = team.rank(); i < chosen; i += team.size()) shares[i] = shares[i] / sum * scale;
   }
 
-  /// How many come before i: those that are larger, and equal ones before it.
+  /// Counts the entries before entry i: larger ones, and equal ones of lower index.
   QKGEOM_HD static index_t place_of(const float* x, index_t n, index_t i) {
     index_t place = 0;
     for (index_t j = 0; j < n; ++j) place += x[j] > x[i] || (x[j] == x[i] && j < i);
     return place;
   }
 
-  /// Experts of groups that are not chosen come last. A group counts by the sum of its two best experts.
+  /// Ranks the experts outside the chosen groups last. A group's rank is the sum of its two best experts.
   template <class Team>
   QKGEOM_HD void leave_groups(const Team& team, float* rank_by) const {
     const index_t each = experts / groups;
@@ -115,14 +114,14 @@ struct choose_experts {
   }
 };
 
-/// Rows for the experts, to (rows chosen, width): row i is that of choice number `choice[i]`.
+/// Gathers rows for the experts into (rows chosen, width): row i is the row of choice number `choice[i]`.
 template <class T>
 struct take_rows {
   const T* from;               ///< (rows, width)
-  const std::int32_t* choice;  ///< (rows chosen), of (rows, chosen)
+  const std::int32_t* choice;  ///< (rows chosen) numbers of entries of (rows, chosen)
   index_t chosen, width;
   T* to;
-  const float* share = nullptr;  ///< (rows, chosen) by which rows are multiplied; or none
+  const float* share = nullptr;  ///< (rows, chosen) factors of the rows; null: 1
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t i) const {
@@ -134,12 +133,12 @@ struct take_rows {
   }
 };
 
-/// to (rows, width) = what a row's experts give times their shares, added up expert after expert.
+/// Adds up the outputs of a row's experts times their shares, expert after expert, into to (rows, width).
 template <class T>
 struct add_expert_rows {
   const T* from;                       ///< (rows chosen, width)
-  const std::int32_t *place, *choice;  ///< (rows, chosen) rows of `from`, by their experts; as above
-  const float* share;                  ///< (rows, chosen), by choice; none: 1
+  const std::int32_t *place, *choice;  ///< (rows, chosen) rows of `from`, ascending; as in `take_rows`
+  const float* share;                  ///< (rows, chosen), by choice; null: 1
   index_t chosen, width;
   T* to;
 
@@ -159,11 +158,11 @@ struct add_expert_rows {
 
 namespace qkgeom {
 
-/// The choices (rows, chosen) of experts by expert: those of expert e are [begin[e], begin[e + 1]), by row.
+/// Choices (rows, chosen) sorted by expert: expert e has [begin[e], begin[e + 1]), in the order of rows.
 struct choices_by_expert {
   std::vector<index_t> begin;
-  std::vector<std::int32_t> choice;  ///< their numbers
-  std::vector<std::int32_t> place;   ///< (rows, chosen) where those of a row stand, ascending
+  std::vector<std::int32_t> choice;  ///< numbers of the choices
+  std::vector<std::int32_t> place;   ///< (rows, chosen) places of a row's choices, ascending
 
   choices_by_expert(const std::vector<std::int32_t>& expert, index_t experts, index_t chosen)
       : begin(static_cast<std::size_t>(experts) + 1), choice(expert.size()), place(expert.size()) {
@@ -179,8 +178,8 @@ struct choices_by_expert {
   }
 };
 
-/// A layer's mixture of experts. The device is waited for once per chunk: how many rows an expert takes sets the shape
-/// of its products.
+/// Computes a layer's mixture of experts. It waits for the device once per chunk: the number of rows of an expert sets
+/// the shape of its products.
 template <class Device, class T>
 class mixture_of_experts {
  public:
@@ -196,15 +195,15 @@ class mixture_of_experts {
         choice_(m.memory(), 0),
         place_(m.memory(), 0) {}
 
-  /// Bytes that it holds on the device for so many rows.
+  /// Returns the bytes on the device for `rows` rows.
   static index_t working_bytes(const decoder_description& d, index_t rows) {
     const experts_description& e = *d.experts;
     return rows * (static_cast<index_t>(sizeof(T)) * (d.hidden + e.chosen * (d.hidden + 2 * e.width)) +
                    4 * (e.sigmoids ? 2 * e.count + e.groups : e.count) + 16 * e.chosen);
   }
 
-  /// The sum (rows, hidden) of the outputs of the chosen experts for x (rows, hidden), times their shares. Valid until
-  /// the next call.
+  /// Returns the sum (rows, hidden) of the chosen experts' outputs for x (rows, hidden), times their shares; valid
+  /// until the next call.
   template <class Layer>
   const T* operator()(const Layer& weights, const decoder_description& d, index_t rows, const T* x,
                       product_scratch& scratch) {
@@ -226,7 +225,7 @@ class mixture_of_experts {
     rows_.reserve(choices * d.hidden);
     wide_.reserve(choices * 2 * e.width);
     sum_.reserve(rows * d.hidden);
-    // f(weights, rows, where they begin in rows_, and in wide_) of each expert that takes any
+    // Calls f(weights, rows, their first row in rows_, and in wide_) for each expert that has rows.
     const auto each = [&](const auto& f) {
       for (index_t i = 0; i < e.count; ++i)
         if (const index_t first = sorted.begin[i], count = sorted.begin[i + 1] - first; count > 0)
@@ -258,7 +257,7 @@ class mixture_of_experts {
  private:
   Device* device_;
   buffer<float, typename Device::memory_type> router_, ranks_, share_;  // ranks: see `choose_experts`
-  buffer<T, typename Device::memory_type> rows_, wide_, sum_;           // rows for the experts, then of them
+  buffer<T, typename Device::memory_type> rows_, wide_, sum_;           // inputs, then outputs of the experts
   buffer<std::int32_t, typename Device::memory_type> expert_, choice_, place_;
 };
 

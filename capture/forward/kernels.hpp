@@ -7,12 +7,11 @@
 #include "capture/forward/team.hpp"
 #include "qkgeom/core/cache_types.hpp"
 
-/// The steps of a forward pass between its products, a row each, by a team. T is the type of activations; In that of a
-/// product's result, float where a bias is added before it is rounded. This file decides what is rounded to bf16, and
-/// where.
+/// Steps of a forward pass between its products, one row per team. T is the type of activations; In the type of a
+/// product's result, float where a bias is added before rounding. This file decides what is rounded to bf16, and where.
 namespace qkgeom::device_kernels {
 
-/// result (rows, width) = the norm of from.
+/// Norms rows: from (rows, width) to result (rows, width).
 template <class T>
 struct norm_rows {
   const T* from;
@@ -29,42 +28,42 @@ struct norm_rows {
   }
 };
 
-/// Where the queries of a chunk of a document lie, (rows, query heads, dim), and the keys of all of it.
+/// Layout of the queries of a document's chunk, (rows, query heads, dim), and of all keys of the document.
 template <class T>
 struct chunk_places {
   T *q, *k;
   index_t first;  ///< position of the chunk's first row
   index_t query_heads, key_heads, dim;
-  index_t key_row, key_head;  ///< distances of keys of one head, and of heads, in entries; of values too
+  index_t key_row, key_head;  ///< entries between keys of one head, and between heads; for values too
 
   QKGEOM_HD T* query(index_t row, index_t head) const { return q + (row * query_heads + head) * dim; }
   QKGEOM_HD T* of_key_head(T* side, index_t row, index_t head) const {
     return side + head * key_head + (first + row) * key_row;
   }
-  /// Query heads, then key heads.
+  /// Returns vector i of a row: query heads come first, then key heads.
   QKGEOM_HD T* vector(index_t row, index_t i) const {
     return i < query_heads ? query(row, i) : of_key_head(k, row, i - query_heads);
   }
   QKGEOM_HD index_t vectors() const { return query_heads + key_heads; }
 };
 
-/// Rotary embedding of a chunk's queries and keys, and the growth of its queries.
+/// Rotates a chunk's queries and keys by the rotary embedding and scales its queries by their growth.
 template <class T>
 struct rotate_rows {
   chunk_places<T> places;
-  const float *cos = nullptr, *sin = nullptr;  ///< (positions, half); none: no rotation
+  const float *cos = nullptr, *sin = nullptr;  ///< (positions, half); null: no rotation
   index_t half = 0;
   bool interleaved = false, exact = false;
-  float growth = 0;  ///< 0: none
+  float growth = 0;  ///< 0: no growth
   index_t growth_context = 1;
   bool counts_from_1 = false;          ///< the growth counts positions from 1 and stays in f32
-  norm_parameters q_norm{}, k_norm{};  ///< of each head after the rotation; without weights: none
-  index_t rotated_from = 0;            ///< the first channel that turns
+  norm_parameters q_norm{}, k_norm{};  ///< norms of each head after the rotation; without weights: no norm
+  index_t rotated_from = 0;            ///< first rotated channel
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
     using value = typename Team::value;
-    struct angle_pair {  // two coordinates and the angle by which they turn
+    struct angle_pair {  // two coordinates and their angle of rotation
       value a, b, cos, sin;
     };
     const index_t t = places.first + row;
@@ -81,7 +80,7 @@ struct rotate_rows {
             },
             [=, this](auto j, const angle_pair& p) {
               store(x, j, product(p.a, p.cos) - product(p.b, p.sin), step);
-              if (exact || !rounds_to_bf16<T>)  // the one product that a CPU fuses: captures have had these bits
+              if (exact || !rounds_to_bf16<T>)  // a product that a CPU fuses, kept for the bits of earlier captures
                 store(x + second, j, product(p.b, p.cos) + p.a * p.sin, step);
               else
                 store(x + second, j, product(p.b, p.cos) + product(p.a, p.sin), step);
@@ -113,16 +112,16 @@ struct rotate_rows {
   }
 };
 
-/// What a product of hidden states with the weights of q, k and v gives becomes queries, keys and values: bias, norms
-/// of them, and, if `rotates`, what `rotate_rows` does.
+/// Makes queries, keys and values of the product of hidden states with the weights of q, k and v: adds the bias, norms
+/// them and, if `rotates`, applies `rotate_rows`.
 template <class In, class T>
 struct finish_projection {
-  In* wide;             ///< (rows, width): all heads of q, of k, of v; then the gates of the result
+  In* wide;             ///< (rows, width): all heads of q, of k, of v; then gates of the output
   index_t width, kept;  ///< `kept`: columns of q, k and v
-  const float* bias;    ///< or none
-  T* values;            ///< as keys; none: wide has no values
+  const float* bias;    ///< null: no bias
+  T* values;            ///< laid out as keys; null: wide has no values
   qk_norm normed;
-  norm_parameters q_norm, k_norm, v_norm;  ///< v_norm without weights: none
+  norm_parameters q_norm, k_norm, v_norm;  ///< without weights of v_norm: no norm of values
   bool rotates;
   rotate_rows<T> rotation;
 
@@ -163,22 +162,22 @@ struct finish_projection {
   }
 };
 
-/// What the output matrix of attention or feed-forward gives: bias, norm, what `other` holds added, then added to the
-/// hidden states or stored; and the norm of the result, if it is asked for.
+/// Ends a block after the output matrix of attention or feed-forward: adds bias, norms, adds `other`, then adds to the
+/// hidden states or stores; norms the result too if `next` has weights.
 template <class In, class T>
 struct finish_block {
   const In* wide;
   index_t width;
-  const float* bias;     ///< or none
-  norm_parameters norm;  ///< without weights: none
-  const T* other;        ///< or none
+  const float* bias;     ///< null: no bias
+  norm_parameters norm;  ///< without weights: no norm
+  const T* other;        ///< (rows, width) to add; null: nothing
   bool adds;
   T* result;
-  norm_parameters next;  ///< of `result`, into `normed`; without weights: none
+  norm_parameters next;  ///< norm of `result` into `normed`; without weights: no norm
   T* normed;
-  float scale = 1;                ///< of what is added
-  const T* row_gate = nullptr;    ///< (rows) by whose sigmoid a row of `wide` is multiplied; or none
-  const float* factor = nullptr;  ///< (1) of the sum; or none
+  float scale = 1;                ///< factor of the block's output
+  const T* row_gate = nullptr;    ///< (rows) gates: rows of `wide` are multiplied by their sigmoids; null: no gates
+  const float* factor = nullptr;  ///< (1) factor of the sum; null: 1
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
@@ -229,7 +228,7 @@ QKGEOM_HD Value activated(activation act, Value x) {
   }
 }
 
-/// (up + 1) gate sigmoid(1.702 gate), gate at most `limit` and up from -limit to limit (GPT-OSS' model code).
+/// Returns (up + 1) gate sigmoid(1.702 gate), gate at most `limit`, up in [-limit, limit] (GPT-OSS' model code).
 template <class T, class Value>
 QKGEOM_HD Value clamped_product(Value gate, Value up, float limit) {
   const Value most = Value{} + limit;
@@ -239,15 +238,15 @@ QKGEOM_HD Value clamped_product(Value gate, Value up, float limit) {
   return rounded<T>(up + 1.0f) * rounded<T>(gate * share);
 }
 
-/// act(gate) up of wide (rows, 2 width), or act(up) of wide (rows, width).
+/// Computes act(gate) up of wide (rows, 2 width), or act(up) of wide (rows, width).
 template <class In, class T>
 struct activate_rows {
   const In* wide;
   index_t width;
-  const float* bias;  ///< or none
+  const float* bias;  ///< null: no bias
   activation act;
   bool gated;
-  T* result;              ///< may be where `wide` is
+  T* result;              ///< may overlap `wide`
   index_t result_stride;  ///< entries from row to row
   float limit = 0;        ///< not 0: `clamped_product` of gate and up
 
@@ -273,15 +272,15 @@ struct activate_rows {
   }
 };
 
-/// Copies of keys and values for each query head, (query heads, ...) at the distances of `from`; keys of some heads are
-/// changed by their position, or are those that a cache gives back.
+/// Copies keys and values for each query head, (query heads, ...) in the layout of `from`; changes the keys of some
+/// heads by their position or rounds them as a cache does.
 template <class T>
 struct change_keys {
   chunk_places<T> from;
   const T* values;
   T *own_keys, *own_values;
   const std::int32_t* slope_of;   ///< (query heads) row of `slopes`, or -1
-  const double* slopes;           ///< (changed heads, dim) taken from a key per token
+  const double* slopes;           ///< (changed heads, dim) per token, subtracted from keys
   const double* centres;          ///< (changed heads) tokens
   const std::int32_t* cached_as;  ///< (query heads) a `cache_type`, or -1
 
@@ -293,7 +292,7 @@ struct change_keys {
       const index_t which = slope_of[h], type = cached_as[h];
       for (index_t c = team.rank(); c < from.dim; c += team.size()) {
         own_values[own + c] = values[old + c];
-        if (type >= 0) continue;  // the block's thread writes it
+        if (type >= 0) continue;  // the second loop writes it, block by block
         T key = from.k[old + c];
         if (which >= 0) {
           const auto x = static_cast<double>(static_cast<float>(key));
@@ -314,11 +313,11 @@ struct change_keys {
   }
 };
 
-/// Keys and values of some rows of each head, at other distances.
+/// Copies keys and values of some rows of each head to another layout.
 template <class T>
 struct copy_keys {
   const T *keys, *values;
-  index_t row, head;  ///< distances of rows and heads
+  index_t row, head;  ///< entries between rows and between heads
   T *own_keys, *own_values;
   index_t own_row, own_head, heads, dim;
 
@@ -332,7 +331,7 @@ struct copy_keys {
   }
 };
 
-/// Rows of keys and values become 0.
+/// Sets rows of keys and values to 0.
 template <class T>
 struct clear_keys {
   T *keys, *values;
@@ -344,7 +343,7 @@ struct clear_keys {
   }
 };
 
-/// The outputs (rows, heads, dim) of some heads become 0.
+/// Sets the outputs (rows, heads, dim) of some heads to 0.
 template <class T>
 struct clear_heads {
   T* x;
@@ -359,7 +358,7 @@ struct clear_heads {
   }
 };
 
-/// Some rows of some heads, packed: result (rows, heads, dim).
+/// Packs some rows of some heads: result (rows, heads, dim).
 template <class T>
 struct gather_rows {
   const T* from;

@@ -3,14 +3,14 @@
 
 #include "capture/forward/kernels.hpp"
 
-/// The row kernels of latent attention, see `latent_description`.
+/// Row kernels of latent attention, see `latent_description`.
 namespace qkgeom::device_kernels {
 
-/// The short rows of queries and keys, normed, and the rotated part of a key after them, (rows, width).
+/// Norms the latent rows of queries and keys and copies the rotated part of a key after them, (rows, width).
 template <class In, class T>
 struct norm_latents {
-  const In* wide;     ///< the same, not yet normed
-  const float* bias;  ///< or none
+  const In* wide;     ///< (rows, width) before the norms
+  const float* bias;  ///< null: no bias
   index_t query_rank, key_rank, width;
   norm_parameters query_norm, key_norm;
   T* result;
@@ -30,7 +30,7 @@ struct norm_latents {
   }
 };
 
-/// A head as its parts lie in a product: `plain` channels, and the rotated ones, whose pairs become halves.
+/// Copies a head from a product: `plain` channels, then the rotated ones; with `pairs` these are reordered to halves.
 template <class T>
 struct head_parts {
   index_t plain, rotated;
@@ -54,7 +54,7 @@ struct head_parts {
   }
 };
 
-/// Queries of a chunk from the product that gives them, (rows, query heads, dim).
+/// Copies the queries of a chunk from a product (rows, query heads, dim).
 template <class T>
 struct place_latent_queries {
   const T* wide;
@@ -73,14 +73,14 @@ struct place_latent_queries {
   }
 };
 
-/// Keys and values of a chunk: each head's own channels and value from `wide` (rows, heads, plain + value_dim), the
-/// rotated ones of all heads from `rotated`, rows `stride` apart; then, if `rotates`, what `rotate_rows` does. Values
-/// get zeros up to the length of a key.
+/// Copies keys and values of a chunk: each head's plain channels and value from `wide` (rows, heads, plain +
+/// value_dim), the channels that all heads share from `rotated`, rows `stride` apart; then, if `rotates`, applies
+/// `rotate_rows`. Zeros fill values up to the length of a key.
 template <class T>
 struct place_latent_keys {
   const T *wide, *rotated;
   index_t stride, value_dim;
-  T* values;  ///< or none
+  T* values;  ///< null: no values
   head_parts<T> parts;
   bool rotates;
   rotate_rows<T> rotation;
@@ -108,7 +108,7 @@ struct place_latent_keys {
   }
 };
 
-/// Results of heads without the channels that values lack: to (rows, heads, kept) of from (rows, heads, dim).
+/// Drops the channels that values lack: from (rows, heads, dim), to (rows, heads, kept).
 template <class T>
 struct keep_channels {
   const T* from;

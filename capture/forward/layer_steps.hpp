@@ -16,8 +16,8 @@
 
 namespace qkgeom {
 
-/// The steps of a layer, for a chunk of rows each: the one place that says what a decoder computes. A family with a
-/// step that no other has adds it here.
+/// Steps of a layer, for a chunk of rows each: the one place that says what a decoder computes. A family's own step
+/// belongs here.
 template <class Device, class T>
 class layer_steps {
  public:
@@ -30,14 +30,14 @@ class layer_steps {
   using keys_type = typename device_storage<Device, T>::keys;
   using attention_type = blockwise_attention<Device, T>;
 
-  /// The arguments must live longer. Blocks of the attention have so many rows and keys.
+  /// Takes arguments that must outlive it, and the rows and keys of a block of the attention.
   layer_steps(Device& m, const decoder_description& d, index_t attention_rows, index_t attention_keys)
       : device_(&m), description_(d), attention_(m, attention_rows, attention_keys), own_keys_(m), chunk_keys_(m) {}
 
   index_t query_width(const layer_description& layer) const {
     return description_.query_heads * description_.heads_of(layer).head_dim;
   }
-  /// Width of what a layer's output matrix takes, in rows of `row_chunk::attended`.
+  /// Returns the width of the output matrix's input, in rows of `row_chunk::attended`.
   index_t attended_width(const layer_description& layer) const {
     return layer.delta ? description_.delta->values() : query_width(layer);
   }
@@ -57,7 +57,7 @@ class layer_steps {
             keys.head_stride()};
   }
 
-  /// Queries, keys and values of a chunk, after the norm before the attention; `rotates`: after rotary embedding.
+  /// Computes queries, keys and values of a chunk: norm, linear map, norms and, if `rotates`, the rotary embedding.
   void project(const chunk& c, const layer_description& layer, bool only_qk, const layer_type& weights, bool rotates,
                workspace& w) {
     const decoder_description& d = description_;
@@ -96,7 +96,7 @@ class layer_steps {
     device_->rows(c.rows, rotation_of(c, layer, weights));
   }
 
-  /// The attention of a document's rows to all keys so far, with the changes of heads.
+  /// Computes the attention of a chunk's rows to all keys so far, with the changes of heads.
   void attend(const chunk& c, const layer_description& layer, const layer_type& weights, const changes_type& changes) {
     const decoder_description& d = description_;
     if (layer.delta) return run_delta(c, weights);
@@ -137,7 +137,7 @@ class layer_steps {
       device_->rows(c.rows, device_kernels::clear_heads<T>{c.attended, d.query_heads, heads.head_dim,
                                                            changes.cleared.data(), changes.cleared.size()});
   }
-  /// From the output matrix of the attention to the end of the layer.
+  /// Computes the rest of a layer, from the output matrix of the attention on.
   void finish(const chunk& c, const layer_description& layer, const layer_type& weights, workspace& w) {
     const decoder_description& d = description_;
     T* const states = states_of(c);
@@ -166,7 +166,7 @@ class layer_steps {
                      norms && !parallel ? norm_of(weights.feed_forward_norm) : device_kernels::norm_parameters{},
                      w.normed.data(), scale});
            });
-    const T* also = apart ? w.block.data() : nullptr;  // what is added besides the feed-forward
+    const T* also = apart ? w.block.data() : nullptr;  // added besides the feed-forward
     const T* row_gate = nullptr;
     const auto close = [&]<class In>(const In* wide, const float* bias) {
       device_->rows(c.rows, device_kernels::finish_block<In, T>{
@@ -208,7 +208,7 @@ class layer_steps {
 
  private:
   static constexpr bool rounds = device_kernels::rounds_to_bf16<T>;
-  /// A gated delta net, of the rows that `project` left, into c.attended. Rows of a document come in their order.
+  /// Runs a gated delta net on the rows that `project` left, into c.attended; chunks of a document come in order.
   void run_delta(const chunk& c, const layer_type& weights) {
     const decoder_description& d = description_;
     const delta_description& net = *d.delta;
@@ -229,12 +229,12 @@ class layer_steps {
                               net,
                               {weights.delta.norm.data(), nullptr, norm_kind::llama, static_cast<float>(d.norm_eps)},
                               c.attended});
-    // What the next rows' convolution reaches back to.
+    // Keeps the rows that the next chunk's convolution reaches back to.
     if (c.rows >= before)
       device_->rows(before, device_kernels::copy_row<T>{taken + (c.rows - before) * width, rows.side.data(), width});
   }
 
-  /// Queries, keys and values of latent attention, of x (rows, hidden).
+  /// Computes queries, keys and values of latent attention from x (rows, hidden).
   void project_latent(const chunk& c, const layer_description& layer, bool only_qk, const layer_type& weights,
                       bool rotates, const T* x, workspace& w) {
     const decoder_description& d = description_;
@@ -305,7 +305,7 @@ class layer_steps {
     return rotation;
   }
 
-  /// Of weights and biases, or of a norm of queries or keys, which has no biases.
+  /// Returns the parameters of a norm; norms of queries and keys have no biases.
   template <class Norm>
   device_kernels::norm_parameters norm_of(const Norm& w) const {
     const auto eps = static_cast<float>(description_.norm_eps);
@@ -319,7 +319,7 @@ class layer_steps {
     return name.empty() ? device_kernels::norm_parameters{} : norm_of(w);
   }
 
-  /// y (rows, s.out) = x w^T, then use(y): in T, or in f32 where a bias is added before it is rounded.
+  /// Computes y (rows, s.out) = x w^T, then calls use(y): in T, or in f32 where a bias is added before rounding.
   template <class Map, class Use>
   void linear(const Map& map, bool biased, const map_shape& s, const T* x, float* y, workspace& w, const Use& use) {
     if (biased || !rounds) {
@@ -334,7 +334,7 @@ class layer_steps {
 
   T* states_of(const chunk& c) const { return c.document->hidden.data() + c.first * description_.hidden; }
 
-  /// Each chunk of a document as if it were one of its own. A device that takes whole documents has their keys copied.
+  /// Attends within each chunk of a document alone. For a device that takes whole documents, a chunk's keys are copied.
   void attend_chunks(const attention_call<T>& all, keys_type& keys, index_t size) {
     for (index_t first = all.first; first < all.first + all.rows;) {
       const index_t start = first / size * size, end = std::min(start + size, all.first + all.rows);
@@ -375,8 +375,8 @@ class layer_steps {
   Device* device_;
   const decoder_description& description_;
   attention_type attention_;
-  keys_type own_keys_;    // of each query head, in layers that change some
-  keys_type chunk_keys_;  // of a chunk of a document
+  keys_type own_keys_;    // per query head, in layers with changed keys
+  keys_type chunk_keys_;  // of one chunk, for `attend_chunks`
 };
 
 }  // namespace qkgeom

@@ -11,8 +11,7 @@ namespace {
 
 constexpr const char* sinks_name = "self_attn.sinks";
 
-/// Rows [first, first + count) of a tensor of the checkpoint, and where they go: to a matrix or a vector, from
-/// `first_row` on.
+/// Rows [first, first + count) of a checkpoint's tensor, and their place: in a matrix or a vector, from `first_row` on.
 struct tensor_slice {
   std::string name;
   std::vector<index_t> shape;
@@ -23,7 +22,7 @@ struct tensor_slice {
   bool exact = false;  // never rounded to bf16
 };
 
-/// Collects the slices that a layer is made of.
+/// Collects the slices of a layer's tensors.
 class slice_list {
  public:
   slice_list(const decoder_description& model, std::string prefix) : model_(model), prefix_(std::move(prefix)) {}
@@ -43,7 +42,7 @@ class slice_list {
     slices_.push_back({prefix_ + name + ".weight", {out, in}, 0, out, &to.w, nullptr, first_row});
     if (bias) vector(name + ".bias", out, to.b, first_row);
   }
-  /// q, k and v (or without v) as rows of one matrix, however the checkpoint has them.
+  /// Adds q, k and v (without v if `only_qk`) as rows of one matrix, for every layout of the checkpoint.
   void qkv(const layer_description& layer, bool only_qk, linear_weights& to) {
     const decoder_description& d = model_;
     const head_shape heads = d.heads_of(layer);
@@ -74,7 +73,7 @@ class slice_list {
         if (d.qkv_bias) slices_.push_back({name + ".bias", {3 * q}, first, d.head_dim, nullptr, &to.b, first_row});
       }
   }
-  /// Of q_proj with gates the queries (`part` 0) or the gates (1) of all heads.
+  /// Adds from q_proj with gates the queries (`part` 0) or the gates (1) of all heads.
   void gated_queries(index_t part, linear_weights& to, index_t first_row) {
     const decoder_description& d = model_;
     const index_t rows = 2 * d.query_heads * d.head_dim;
@@ -85,7 +84,7 @@ class slice_list {
       if (d.qkv_bias) slices_.push_back({name + ".bias", {rows}, first, d.head_dim, nullptr, &to.b, row});
     }
   }
-  /// What a delta net takes of hidden states, from in_proj_qkvz, or its two parts, and in_proj_ba.
+  /// Adds a delta net's projections: from in_proj_qkvz or its two parts, and from in_proj_ba.
   void key_heads_of_delta(linear_weights& to) {
     const delta_description& n = *model_.delta;
     const index_t group = n.value_heads / n.key_heads, values = group * n.value_dim, keys = n.key_heads * n.key_dim;
@@ -146,7 +145,7 @@ class slice_list {
            l.query_rank > 0 ? l.query_rank : d.hidden, false, to.queries);
     linear(own + "kv_b_proj", d.key_heads * (l.plain + l.value_dim), l.key_rank, false, to.keys);
   }
-  /// A gated feed-forward below `name`, or the layer's own form.
+  /// Adds a gated feed-forward whose names begin with `name`.
   void gated(const std::string& name, index_t width, bool bias, feed_forward_weights& to) {
     linear(name + "gate_proj", width, model_.hidden, bias, to.up, 0);
     linear(name + "up_proj", width, model_.hidden, bias, to.up, width);
@@ -180,7 +179,7 @@ std::vector<tensor_slice> slices_of(const decoder_description& d, const std::str
     list.qkv(l, only_qk, to.qkv);
   const head_shape heads = d.heads_of(l);
   if (l.delta) {
-    // it has no queries and keys
+    // a delta net has no norms of queries and keys
   } else if (d.qk == qk_norm::each_rotated_head) {
     to.q_norm.assign(heads.head_dim, 1);
     to.k_norm = to.q_norm;
@@ -228,7 +227,7 @@ void check_layer(const decoder_description& model, const checkpoint& weights, co
   layer_weights nowhere;
   const auto slices = slices_of(model, prefix, layer, only_qk, nowhere);
   for (const tensor_slice& t : slices) weights.check(t.name, t.shape);
-  // A GGUF file has no tensor that its model does not use; a folder of transformers may.
+  // A GGUF file has no tensor that its model does not use; a folder of transformers may have some.
   if (!weights.is_gguf()) return;
   constexpr std::string_view weight = ".weight";
   for (const tensor_slice& t : slices) {
@@ -280,7 +279,7 @@ void read_matrix(const checkpoint& weights, const std::string& name, const std::
 void read_layer(const decoder_description& model, const checkpoint& weights, const std::string& prefix, index_t layer,
                 bool only_qk, const weight_reading& how, thread_pool& pool, layer_weights& to) {
   const auto slices = slices_of(model, prefix, layer, only_qk, to);
-  // A matrix of several slices gets its whole size at once: the last one says it.
+  // A matrix of several slices gets its whole size at once, from its last slice.
   for (auto t = slices.rbegin(); t != slices.rend(); ++t)
     if (t->matrix) t->matrix->reshape(t->first_row + t->count, t->shape[1], how.format, how.memory);
   for (const tensor_slice& t : slices) {

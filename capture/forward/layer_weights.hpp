@@ -24,18 +24,18 @@ struct linear_weights {
   std::vector<float> b;
 };
 
-/// A feed-forward's weights: gate and up are one matrix (2 width, hidden); without a gate, up alone.
+/// Weights of a feed-forward: gate and up are one matrix (2 width, hidden); without a gate, up alone.
 struct feed_forward_weights {
   linear_weights up, down;
 };
 
-/// Weights of latent attention: `down` gives the short rows of queries, then of keys, then the rotated part of a key.
+/// Weights of latent attention: `down` gives the latent rows of queries, then of keys, then the rotated part of a key.
 struct latent_weights {
-  linear_weights down, queries, keys;  ///< keys: a head's part of keys without rotation, then its value
+  linear_weights down, queries, keys;  ///< keys: rows of a head's plain channels, then its value
   std::vector<float> query_norm, key_norm;
 };
 
-/// Weights of a gated delta net besides `qkv`, which holds all that it takes of hidden states, and `output`.
+/// Weights of a gated delta net besides `output` and `qkv`, which holds all its projections of hidden states.
 struct delta_weights {
   std::vector<float> convolution;          ///< (channels, kernel)
   std::vector<float> keep_bias, keep_log;  ///< (value heads)
@@ -46,28 +46,28 @@ struct delta_weights {
 struct layer_weights {
   norm_weights attention_norm, attention_out_norm, feed_forward_norm, feed_forward_out_norm;
   linear_weights qkv, output;
-  latent_weights latent;  ///< in place of qkv
+  latent_weights latent;  ///< takes the place of qkv
   delta_weights delta;
   std::vector<float> q_norm, k_norm, v_norm;
   std::vector<float> sinks;   ///< (query heads) logits
-  std::vector<float> factor;  ///< (1) of hidden states
+  std::vector<float> factor;  ///< (1) factor of hidden states
   feed_forward_weights feed_forward;
   linear_weights router, shared_gate;
   std::vector<feed_forward_weights> experts;
 };
 
-/// Where the names of a checkpoint's tensors begin: the first of the description's prefixes with which it has the
-/// embedding. Throws if there is none.
+/// Finds the prefix of a checkpoint's tensor names: the first of the description's prefixes under which it has the
+/// embedding. Throws `error` if there is none.
 std::string find_prefix(const decoder_description& model, const checkpoint& weights);
 
 /// Checks names and shapes of all tensors that a layer needs; with `only_qk` those of queries and keys.
 void check_layer(const decoder_description& model, const checkpoint& weights, const std::string& prefix, index_t layer,
                  bool only_qk);
 
-/// The shapes of those tensors.
+/// Returns the shapes of the tensors that `check_layer` checks, one per slice.
 std::vector<std::vector<index_t>> layer_shapes(const decoder_description& model, index_t layer, bool only_qk);
 
-/// The sinks of a layer's query heads, logits, of a model that has them.
+/// Reads the sinks (query heads), logits, of a layer; the model must have sinks.
 std::vector<float> read_sinks(const decoder_description& model, const checkpoint& weights, const std::string& prefix,
                               index_t layer);
 
@@ -75,14 +75,14 @@ std::vector<float> read_sinks(const decoder_description& model, const checkpoint
 struct weight_reading {
   bool to_bf16 = false;  ///< rounded as a model loaded in bf16 is
   weight_format format = weight_format::f32;
-  std::pmr::memory_resource* memory = nullptr;  ///< of matrices as `weight_format::bf16_rows`; none: the usual
+  std::pmr::memory_resource* memory = nullptr;  ///< memory of matrices in `weight_format::bf16_rows`; null: the usual
 };
 
-/// Reads them, and gives the pages of the checkpoint that they lie on back to the system.
+/// Reads a layer's weights and gives the checkpoint's pages that hold them back to the system.
 void read_layer(const decoder_description& model, const checkpoint& weights, const std::string& prefix, index_t layer,
                 bool only_qk, const weight_reading& how, thread_pool& pool, layer_weights& to);
 
-/// Rows [first, first + count) of a matrix of the checkpoint become the rows of `to` from `first_row` on.
+/// Reads rows [first, first + count) of a checkpoint's matrix into the rows of `to` from `first_row` on.
 void read_matrix(const checkpoint& weights, const std::string& name, const std::vector<index_t>& shape, index_t first,
                  index_t count, const weight_reading& how, thread_pool& pool, weight_matrix& to, index_t first_row = 0);
 

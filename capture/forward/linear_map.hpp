@@ -7,13 +7,13 @@
 
 namespace qkgeom {
 
-/// Rows of activations through a linear map (out, in); the rows are `x_row` entries apart.
+/// Shape of a linear map (out, in) of rows of activations; rows of x are `x_row` entries apart.
 struct map_shape {
   index_t rows, out, in, x_row;
 };
 
-/// y (rows, out) = x (rows, in) w^T, rounded to Out. cpu_device.hpp has the same for a `weight_matrix`, which needs the
-/// scratch memory.
+/// Computes y (rows, out) = x (rows, in) w^T, rounded to Out. cpu_device.hpp overloads it for a `weight_matrix`, which
+/// needs the scratch memory.
 template <class Device, class T, class Out>
 void multiply_map(Device& m, const buffer<T, typename Device::memory_type>& w, const map_shape& s, const T* x, Out* y,
                   product_scratch&) {
@@ -21,8 +21,8 @@ void multiply_map(Device& m, const buffer<T, typename Device::memory_type>& w, c
              static_cast<const T*>(w.data()), y);
 }
 
-/// A device on which the chunks of a document follow one another: all that a `decoder` gives it to do shares working
-/// memory.
+/// Base of a device on which the chunks of a document follow one another: all of a `decoder`'s work on it shares
+/// working memory.
 struct serial_device {
   static constexpr bool whole_documents = false;
   static constexpr index_t vocabulary_piece = 8192;  ///< words whose logits are computed together

@@ -17,13 +17,13 @@
 
 namespace qkgeom::device_kernels {
 
-/// The logits of a token met so far: the largest, sum of exp(logit - top), and the logit of the token that follows.
+/// State of a token's logits so far: the largest, sum of exp(logit - top), and the logit of the following token.
 struct logit_state {
   float top = -HUGE_VALF, next = 0;
   double sum = 0;
 };
 
-/// Adds a piece of the vocabulary to the states of some tokens.
+/// Adds the logits of a piece of the vocabulary to the states of some tokens.
 template <class T>
 struct add_logits {
   const T* logits;  ///< (rows, words)
@@ -75,7 +75,7 @@ struct token_states {
   T* hidden;
 };
 
-/// A piece of the output matrix where a device has its weights.
+/// A piece of the output matrix in a device's memory.
 template <class Device, class T>
 struct output_piece {
   explicit output_piece(Device& m) : values(m.memory(), 0) {}
@@ -87,7 +87,7 @@ struct output_piece {
   buffer<T, typename Device::memory_type> values;
 };
 
-/// Bytes that `token_losses` holds on the device for documents of `tokens` tokens in all.
+/// Returns the bytes that `token_losses` holds on the device for documents of `tokens` tokens in all.
 template <class T>
 index_t token_losses_bytes(const decoder_description& d, index_t tokens, index_t chunk) {
   const index_t words = std::min(serial_device::vocabulary_piece, d.vocabulary);
@@ -95,9 +95,9 @@ index_t token_losses_bytes(const decoder_description& d, index_t tokens, index_t
          tokens * static_cast<index_t>(sizeof(std::int32_t) + sizeof(device_kernels::logit_state));
 }
 
-/// Predictions of each document from its hidden states, which are normed in place. Logits are made of at most `chunk`
-/// rows and a piece of the vocabulary at a time, so that memory holds that piece of the output matrix and never tokens
-/// x vocabulary.
+/// Predicts each document's tokens from its hidden states, which are normed in place. Logits are computed for at most
+/// `chunk` rows and a piece of the vocabulary at a time, so that memory holds a piece of the output matrix and never
+/// tokens x vocabulary.
 template <class T, class Device>
 std::vector<token_predictions> token_losses(Device& m, const decoder_description& d, const checkpoint& weights,
                                             const std::string& prefix, const std::vector<token_states<T>>& documents,
@@ -122,7 +122,7 @@ std::vector<token_predictions> token_losses(Device& m, const decoder_description
   std::vector<buffer<std::int32_t, memory>> following;
   std::vector<buffer<device_kernels::logit_state, memory>> states;
   for (const auto& s : documents) {
-    // The last token predicts nothing that is known.
+    // The last token has no known successor.
     following.emplace_back(m.memory(), std::vector<std::int32_t>(s.ids.begin() + 1, s.ids.end()));
     states.emplace_back(m.memory(), std::vector<device_kernels::logit_state>(s.ids.size() - 1));
     const index_t tokens = following.back().size();
@@ -131,7 +131,7 @@ std::vector<token_predictions> token_losses(Device& m, const decoder_description
   }
   weight_matrix matrix;
   weight_reading how = m.reading(rounds);
-  how.memory = nullptr;  // the pieces are copied while they are waited for
+  how.memory = nullptr;  // the caller waits while pieces are copied
   output_piece<Device, T> piece(m);
   std::vector<buffer<T, memory>> logits;
   for (int i = 0; i < m.workers(); ++i) logits.emplace_back(m.memory(), 0);

@@ -17,7 +17,7 @@ output_matrix find_output(const decoder_description& d, const checkpoint& weight
     weights.check(found.name, found.shape);
     return true;
   };
-  // A matrix of its own counts before the word that the embedding serves as one, as in transformers.
+  // The model's own output matrix comes before a tied embedding, as in transformers.
   for (const std::string& name : d.outputs)
     if (has(name, d.vocabulary)) return found;
   if (d.tied && has(prefix + d.embedding + ".weight", d.embedding_rows > 0 ? d.embedding_rows : d.vocabulary))

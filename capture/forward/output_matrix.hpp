@@ -10,14 +10,13 @@
 
 namespace qkgeom {
 
-/// The tensor that turns hidden states into logits.
+/// The tensor that maps hidden states to logits.
 struct output_matrix {
   std::string name;
   std::vector<index_t> shape;  ///< (words, hidden)
 };
-/// The first of the description's names that the checkpoint has; if it has none and the description says that the
-/// output is tied, the embedding. Throws if there is neither, if it or the last norm has a wrong shape, or if the model
-/// caps its logits.
+/// Finds the first of the description's names that the checkpoint has, or the embedding if there is none and the output
+/// is tied. Throws `error` if there is neither, or if the tensor or the last norm has a wrong shape.
 output_matrix find_output(const decoder_description& model, const checkpoint& weights, const std::string& prefix);
 
 }  // namespace qkgeom

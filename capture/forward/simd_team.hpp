@@ -10,7 +10,7 @@
 /// The team of the CPU: one thread that works on a vector register of columns at a time.
 namespace qkgeom::device_kernels {
 
-/// Columns [first, first + count) of a row, at most as many as a register holds.
+/// Columns [first, first + count) of a row, at most one register of them.
 struct column_range {
   index_t first;
   int count;
@@ -43,7 +43,7 @@ struct value_functions<simd::floats> {
     return x;
   }
   static simd::floats larger(simd::floats a, simd::floats b) { return simd::max(a, b); }
-  /// For x <= 87; NaN stays NaN.
+  /// Returns e^x for x <= 87; NaN stays NaN.
   static simd::floats exp(simd::floats x) {
     constexpr float log2e = 1.44269504088896340736f;
     return x == x ? simd::exp2(x * log2e) : x;
@@ -53,7 +53,7 @@ struct value_functions<simd::floats> {
     for (int i = 0; i < simd::lanes; ++i) x[i] = value_functions<float>::tanh(x[i]);
     return x;
   }
-  /// Beyond |x| = 87 it is 0 or 1 in f32; the bound keeps the power of two finite.
+  /// Returns the sigmoid of x. Beyond |x| = 87 it is 0 or 1 in f32; the bound keeps the power of two finite.
   static simd::floats sigmoid(simd::floats x) {
     constexpr float log2e = 1.44269504088896340736f;
     const simd::floats bounded = simd::max(-x * log2e, simd::all(-126.0f));
@@ -65,7 +65,7 @@ struct value_functions<simd::floats> {
   }
 };
 
-/// T is float or wide_bf16, which are floats in memory. Lanes beyond the last column are 0.
+/// Loads columns of a row; lanes beyond the last column are 0. T is float or wide_bf16, which are floats in memory.
 template <class T>
 simd::floats load(const T* row, column_range c, index_t step = 1) {
   static_assert(sizeof(T) == sizeof(float));

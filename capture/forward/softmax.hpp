@@ -22,7 +22,7 @@ namespace qkgeom {
 
 namespace device_kernels {
 
-/// The softmax of a query, from its scores, in two passes over them. Item i is the query at `start + place[i]`.
+/// Measures the softmax of a query in two passes over its scores. Item i is the query at `start + place[i]`.
 struct measure_softmax {
   const float* scores;        ///< (queries, keys) with the keys from `first_key` on
   const std::int32_t* place;  ///< (queries)
@@ -30,7 +30,7 @@ struct measure_softmax {
   index_t keys, first_key, start;
   index_t window;     ///< tokens a query sees, itself included
   float scale, cap;   ///< times log2(e): logits are to base 2
-  const float* sink;  ///< a logit to base e, or none
+  const float* sink;  ///< logit of the sink to base e; null: no sink
   softmax_measures measures;
 
   template <class Team>
@@ -58,7 +58,7 @@ struct measure_softmax {
     while (index_t{1} << bin <= t - low) ++bin;
     for (index_t j = low, end; j <= t; j = end) {
       while (bin > 0 && t - j < index_t{1} << (bin - 1)) --bin;
-      end = bin > 0 ? t + 1 - (index_t{1} << (bin - 1)) : t + 1;  // what follows is nearer
+      end = bin > 0 ? t + 1 - (index_t{1} << (bin - 1)) : t + 1;  // later keys have a smaller bin
       for (const index_t f : measures.first)
         if (j < f && f < end) end = f;
       if (end > j + most_in_f32) end = j + most_in_f32;
@@ -84,7 +84,7 @@ struct measure_softmax {
  private:
   static constexpr index_t most_in_f32 = 4096;  ///< keys whose weights are summed in f32
 
-  /// Scaled scores, capped: c tanh(x / c) = c (1 - e) / (1 + e) with e = exp(-2 |x| / c), and the sign of x.
+  /// Scales scores and caps them: c tanh(x / c) = c (1 - e) / (1 + e) with e = exp(-2 |x| / c) and the sign of x.
   template <class Value>
   QKGEOM_HD Value logits(Value x) const {
     x = x * scale;
@@ -97,8 +97,8 @@ struct measure_softmax {
 
 }  // namespace device_kernels
 
-/// Measures the softmax of chosen queries on a device: a product of queries of a head with the keys that they see gives
-/// their scores, and a kernel takes each query's. The results do not depend on the number of threads.
+/// Measures the softmax of chosen queries on a device: a product of a head's queries and the keys that they see gives
+/// the scores, and a kernel measures each query. The results do not depend on the number of threads.
 template <class Device, class T>
 class sampled_softmax {
  public:
@@ -114,15 +114,15 @@ class sampled_softmax {
     for (int i = 0; i < m.workers(); ++i) scores_.emplace_back(m.memory(), 0);
   }
 
-  /// Bytes that it holds on the device for documents of `tokens` tokens.
+  /// Returns the bytes on the device for documents of `tokens` tokens.
   static index_t working_bytes(index_t heads, index_t dim, index_t tokens, index_t bins, int workers) {
     const index_t queries = std::min(most_queries, tokens);
     return workers * 4 * std::max(tokens, std::min(most_together * tokens, most_scores)) + 4 * (queries + 2 * heads) +
            queries * heads * (dim * static_cast<index_t>(sizeof(T)) + 8 * softmax_measures(bins).count());
   }
 
-  /// Measures the queries of the request that are rows of q (rows, query heads, d), the document's rows from position
-  /// `first` on; k (first + rows, key heads, d). Calls found(number of the first query, measures) for some at a time.
+  /// Measures the queries of `what` that are rows of q (rows, query heads, d), which holds the document's rows from
+  /// position `first` on; k (first + rows, key heads, d). Calls found(number of the first query, measures) in batches.
   template <class Found>
   void operator()(index_t first, const view& q, const view& k, const softmax_request& what, const Found& found) {
     const auto& positions = what.positions;

@@ -8,13 +8,13 @@
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/core/scalar.hpp"
 
-/// What the row kernels (kernels.hpp and the files of single steps) are written in: one source for GPU and CPU. A team
+/// The team that runs a row kernel (kernels.hpp and the files of single steps): one source serves GPU and CPU. A team
 /// shares the work on a row: rank() of size() threads, sync(), sum and max over all of them, and groups() of lanes()
-/// threads each, a warp. A thread works on a `value` at a time: a float, or on the CPU a vector register of them
+/// threads each, a warp. A thread works on a `value` at a time: a float, or on the CPU a vector register
 /// (simd_team.hpp).
 namespace qkgeom::device_kernels {
 
-/// A team of one thread that works on one float at a time: a device that the host plays.
+/// A team of one thread that works on one float at a time, for the host in a device's place.
 struct one_thread {
   using value = float;
   int rank() const { return 0; }
@@ -27,16 +27,15 @@ struct one_thread {
   one_thread lanes() const { return {}; }
 };
 
-/// The team of a device: the threads of a block, in warps of 32. `Threads` is one of them and says how it meets the
-/// others: number() of `count`, wait() for all, and across(x, step), the x of the lane of its warp whose number differs
-/// in that bit.
+/// The team of a device: the threads of a block, in warps of 32. `Threads` is one thread's view of the block: number()
+/// of `count`, wait() for all, and across(x, step), the x of the lane of its warp whose number differs in that bit.
 template <class Threads>
 class block_team {
  public:
   using value = float;
   static constexpr int threads = Threads::count, warp = 32;
 
-  /// One warp of it.
+  /// One warp of the team.
   class warp_team {
    public:
     using value = float;
@@ -52,7 +51,7 @@ class block_team {
     Threads mine_;
   };
 
-  /// `partial` holds a float a warp, in memory that the block shares.
+  /// Keeps `partial`, a float per warp in memory that the block shares.
   QKGEOM_HD block_team(const Threads& mine, float* partial) : mine_(mine), partial_(partial) {}
   QKGEOM_HD int rank() const { return mine_.number(); }
   QKGEOM_HD int size() const { return threads; }
@@ -68,11 +67,11 @@ class block_team {
   QKGEOM_HD warp_team lanes() const { return warp_team(mine_); }
 
  private:
-  /// The same bits in every thread: lanes by halves, then the warps in their order.
+  /// Reduces x to the same bits in every thread: lanes by halves, then the warps in order.
   template <class F>
   QKGEOM_HD float reduce(float x, const F& f) const {
     for (int step = warp / 2; step > 0; step /= 2) x = f(x, mine_.across(x, step));
-    mine_.wait();  // what was reduced before has been read
+    mine_.wait();  // earlier results have been read
     if (mine_.number() % warp == 0) partial_[mine_.number() / warp] = x;
     mine_.wait();
     x = partial_[0];
@@ -92,7 +91,7 @@ struct wide_bf16 {
   static wide_bf16 round(float x) { return {static_cast<float>(bf16::round(x))}; }
 };
 
-/// T is the type of activations: float, bf16 or wide_bf16. Whether values are rounded to bf16.
+/// Whether activations of type T (float, bf16 or wide_bf16) are rounded to bf16.
 template <class T>
 inline constexpr bool rounds_to_bf16 = !std::is_same_v<T, float>;
 
@@ -104,7 +103,7 @@ QKGEOM_HD T to_element(float x) {
     return x;
 }
 
-/// What a kernel asks of the values that a thread works on. simd_team.hpp has those of vector registers.
+/// Functions of the values that a thread works on; simd_team.hpp specialises them for vector registers.
 template <class Value>
 struct value_functions;
 
@@ -122,13 +121,13 @@ struct value_functions<float> {
   QKGEOM_HD static float gelu(float x) { return 0.5f * x * (1.0f + std::erf(x * 0.70710678118654752f)); }
 };
 
-/// x as a model whose activations are T has it. No multiplication before it is joined with an addition after it.
+/// Rounds x to activations of type T. The compiler fuses no multiplication before it with an addition after it.
 template <class T, class Value>
 QKGEOM_HD Value rounded(Value x) {
   return value_functions<Value>::template rounded<T>(x);
 }
 
-/// The entry of column c of a row, and where it goes, rounded to T. Every `step`-th column of the row counts.
+/// Loads the entry of column c of a row; `store` rounds one to T. `step` is the distance of columns.
 template <class T>
 QKGEOM_HD float load(const T* row, index_t c, index_t step = 1) {
   return static_cast<float>(row[c * step]);
@@ -137,17 +136,17 @@ template <class T>
 QKGEOM_HD void store(T* row, index_t c, float x, index_t step = 1) {
   row[c * step] = to_element<T>(x);
 }
-/// x, but 0 or `beyond` beyond the last column.
+/// Returns x; beyond the last column 0 or `beyond`.
 QKGEOM_HD inline float within_row(float x, index_t, [[maybe_unused]] float beyond = 0) { return x; }
 
-/// use(c) for c < n.
+/// Calls use(c) for c < n.
 template <class Team, class Use>
 QKGEOM_HD void for_columns(const Team& team, index_t n, const Use& use) {
   for (index_t c = team.rank(); c < n; c += team.size()) use(c);
 }
 
-/// use(c, load(c)) for c < n. A thread loads some of its columns before it uses the first: it waits for memory once,
-/// not for each column, since what it stores might be what it loads next.
+/// Calls use(c, load(c)) for c < n. A thread loads some of its columns before it uses the first: it waits for memory
+/// once, not for each column, since a store might change the next load.
 template <class Team, class Load, class Use>
 QKGEOM_HD void each_column(const Team& team, index_t n, const Load& load, const Use& use) {
   constexpr int some = 4;
@@ -161,15 +160,15 @@ QKGEOM_HD void each_column(const Team& team, index_t n, const Load& load, const 
   }
 }
 
-/// A norm; without weights there is none.
+/// Parameters of a norm; w null: no norm.
 struct norm_parameters {
   const float *w = nullptr, *b = nullptr;
   norm_kind kind = norm_kind::llama;
   float eps = 0;
 };
 
-/// put(c, y) for c < n, y the norm of x(0) .. x(n - 1), not yet rounded (Zhang and Sennrich 2019; `norm_kind::layer`:
-/// Ba et al. 2016). A thread reads what it puts before it does.
+/// Calls put(c, y) for c < n, y the norm of x(0) .. x(n - 1), not yet rounded (Zhang and Sennrich 2019;
+/// `norm_kind::layer`: Ba et al. 2016). A thread reads an entry before it puts it.
 template <class T, class Team, class X, class Put>
 QKGEOM_HD void normalise(const Team& team, const norm_parameters& p, index_t n, const X& x, const Put& put) {
   using value = typename Team::value;
@@ -205,11 +204,11 @@ QKGEOM_HD void normalise(const Team& team, const norm_parameters& p, index_t n, 
       });
 }
 
-/// A row of a product and the bias of its columns, rounded: x(c) of column c.
+/// A row of a product plus the bias of its columns, rounded to T.
 template <class In, class T>
 struct biased_row {
   const In* x;
-  const float* bias;  ///< or none
+  const float* bias;  ///< null: no bias
 
   template <class Column>
   QKGEOM_HD auto operator()(Column c) const {

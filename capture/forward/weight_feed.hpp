@@ -13,8 +13,8 @@
 
 namespace qkgeom {
 
-/// A visit of a layer: its number, whether only queries and keys are computed of it, whether it has experts, and
-/// whether it has a feed-forward that all rows take.
+/// A visit of a layer: its number, whether it computes queries and keys alone, whether it has experts, and whether it
+/// has a feed-forward that all rows take.
 struct layer_visit {
   index_t layer;
   bool only_qk, experts, dense;
@@ -62,7 +62,7 @@ class device_layer {
         factor(m.weight_memory(), 0),
         feed_forward{make_map(m), make_map(m)} {}
 
-  /// Copies what a visit needs, on the stream of copies. `from` must stay as it is until the copies are done.
+  /// Copies the weights of a visit, on the stream of copies. `from` must not change until the copies are done.
   void copy(Device& m, const layer_weights& from, const layer_visit& visit) {
     device_ = &m;
     put(from.attention_norm, attention_norm);
@@ -135,9 +135,8 @@ class device_layer {
   Device* device_ = nullptr;
 };
 
-/// Brings layer after layer to a device: while one is used, the next is read from the checkpoint and copied, by a
-/// thread and on a stream of their own. Layers are kept there as far as `resident` bytes last; the others share two
-/// places.
+/// Brings layer after layer to a device: while one is used, a thread reads the next from the checkpoint and copies it
+/// on a stream of its own. Layers stay on the device up to `resident` bytes; the others share two places.
 template <class Device, class T>
 class weight_feed {
  public:
@@ -156,12 +155,12 @@ class weight_feed {
   ~weight_feed() {
     forget();
     try {
-      for (const staging& s : staged_) device_->host_waits(s.copied);  // nothing is copied from there any more
+      for (const staging& s : staged_) device_->host_waits(s.copied);  // nothing is copied from it any more
     } catch (const error&) {
     }
   }
 
-  /// The layers that `take` gives next, one after the other.
+  /// Sets the visits whose layers `take` returns in order.
   void begin(std::vector<layer_visit> visits) {
     forget();
     visits_ = std::move(visits);
@@ -169,7 +168,7 @@ class weight_feed {
     if (!visits_.empty()) start(0);
   }
 
-  /// The next layer's weights, for work that is given to the device before `done`.
+  /// Returns the next layer's weights for device work until `done`.
   const layer_type& take() {
     if (coming_.valid()) coming_.get();
     current_ = place_of(next_);
@@ -204,7 +203,7 @@ class weight_feed {
     return kept != kept_.end() ? &kept->second : &shared_[i % 2];
   }
 
-  /// Reads and copies the layer of visit `i`, in the background, unless it is there. One is under way at a time.
+  /// Reads and copies the layer of visit `i` in the background, unless the device has it. One copy runs at a time.
   void start(std::size_t i) {
     const layer_visit& visit = visits_[i];
     const auto kept = kept_.find(visit.layer);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The table of architectures. Facts about one belong into its line, its names and its fields alone.
+// The table of architectures. Facts about one belong in its line, its names and its fields alone.
 #include "capture/gguf/architecture.hpp"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ constexpr tensor_names expert_names[] = {{"ffn_gate_inp", "mlp.gate"},
                                          {"ffn_up_exps", "mlp.experts.{}.up_proj"},
                                          {"ffn_down_exps", "mlp.experts.{}.down_proj"}};
 constexpr tensor_names fused_expert_names[] = {{"ffn_gate_up_exps", "mlp.experts.{}.gate_up_proj"}};
-/// Experts that corrected sigmoids choose, and shared ones beside them.
+/// Experts chosen by corrected sigmoids, and shared experts.
 constexpr tensor_names sigmoid_expert_names[] = {{"exp_probs_b.bias", "mlp.gate.e_score_correction_bias"},
                                                  {"ffn_gate_shexp", "mlp.shared_experts.gate_proj"},
                                                  {"ffn_up_shexp", "mlp.shared_experts.up_proj"},
@@ -49,7 +49,7 @@ constexpr tensor_names llama4_names[] = {{"ffn_gate", "feed_forward.gate_proj"},
                                          {"ffn_gate_shexp", "feed_forward.shared_expert.gate_proj"},
                                          {"ffn_up_shexp", "feed_forward.shared_expert.up_proj"},
                                          {"ffn_down_shexp", "feed_forward.shared_expert.down_proj"}};
-/// Of the Qwen models with gated delta nets, dense or with experts.
+/// Qwen models with gated delta nets, dense or with experts.
 constexpr tensor_names delta_names[] = {{"attn_qkv", "linear_attn.in_proj_qkv"},
                                         {"attn_gate", "linear_attn.in_proj_z"},
                                         {"ssm_beta", "linear_attn.in_proj_b"},
@@ -77,14 +77,14 @@ constexpr tensor_names gptneox_names[] = {{"attn_qkv", "attention.query_key_valu
                                           {"ffn_up", "mlp.dense_h_to_4h"},
                                           {"ffn_down", "mlp.dense_4h_to_h"}};
 
-/// A number that may be 0 or missing: none.
+/// Reads a number; returns no value if it is 0 or missing.
 std::optional<index_t> positive_integer(const architecture_keys& keys, const std::string& key) {
   if (!keys.has(key)) return {};
   const index_t n = keys[key].integer(0, index_t{1} << 30);
   return n > 0 ? std::optional(n) : std::nullopt;
 }
 
-/// The sliding window and the layers that have it; without a key, `otherwise`.
+/// Adds the sliding window and the layers that have it; without the key, the window is `otherwise`.
 void add_windows(const architecture_keys& keys, json& config, std::optional<index_t> otherwise) {
   const auto window =
       keys.has("attention.sliding_window") ? positive_integer(keys, "attention.sliding_window") : otherwise;
@@ -103,7 +103,7 @@ void add_windows(const architecture_keys& keys, json& config, std::optional<inde
   config["layer_types"] = types;
 }
 
-/// What Gemma 2 and 3 share. The largest model, of `layers` layers, scales scores by its width.
+/// Adds the fields of Gemma 2 and 3. The largest model, of `layers` layers, scales scores by its width.
 void add_gemma(const architecture_keys& keys, json& config, index_t layers) {
   config["hidden_activation"] = "gelu_pytorch_tanh";
   for (const char* cap : {"attn_logit_softcapping", "final_logit_softcapping"})
@@ -117,8 +117,8 @@ void add_gemma(const architecture_keys& keys, json& config, index_t layers) {
 
 void add_gemma2(const architecture_keys& keys, json& config) { add_gemma(keys, config, 46); }
 
-/// Files of Ollama's own converter name the two bases otherwise, and leave out the epsilon of norms and the scaling of
-/// the models with 131072 tokens.
+/// Adds the fields of Gemma 3. Files of Ollama's own converter use other names for the two bases and lack the epsilon
+/// of norms and the scaling of models with 131072 tokens.
 void add_gemma3(const architecture_keys& keys, json& config) {
   add_gemma(keys, config, 62);
   config["rope_theta"] = keys.positive("rope.freq_base", keys.positive("rope.global.freq_base", 1e6));
@@ -128,7 +128,7 @@ void add_gemma3(const architecture_keys& keys, json& config) {
     config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8}};
 }
 
-/// OLMo 3 goes by the name of OLMo 2, which has no window.
+/// Adds the window; a model with one is OLMo 3, since OLMo 2 has none.
 void add_olmo2(const architecture_keys& keys, json& config) {
   add_windows(keys, config, {});
   if (!config["sliding_window"].is_null()) config["model_type"] = "olmo3";
@@ -136,7 +136,7 @@ void add_olmo2(const architecture_keys& keys, json& config) {
 
 void add_phi3(const architecture_keys& keys, json& config) { add_windows(keys, config, {}); }
 
-/// Files of the model of 64 layers may be silent about its window.
+/// Adds the window, which files of the model of 64 layers may lack.
 void add_exaone4(const architecture_keys& keys, json& config) {
   add_windows(keys, config, config["num_hidden_layers"] == 64 ? std::optional<index_t>(4096) : std::nullopt);
 }
@@ -147,7 +147,7 @@ void add_cohere2(const architecture_keys& keys, json& config) {
 }
 
 void add_granite(const architecture_keys& keys, json& config) {
-  // llama.cpp takes the key for a switch of the rotary embedding.
+  // llama.cpp reads this key as a switch of the rotary embedding.
   constexpr const char* rotates = "rope.scaling.finetuned";
   require(!keys.has(rotates) || keys[rotates].boolean(), keys.where(), ": granite.", rotates,
           " is false: Granite without rotary embedding is not supported in GGUF");
@@ -158,7 +158,7 @@ void add_granite(const architecture_keys& keys, json& config) {
     if (keys.has(key)) config[field] = keys[key].positive();
 }
 
-/// Files have the larger base that a scaling by alpha gives, or the base before it and alpha.
+/// Adds the scaling by alpha. Files hold either the base after the scaling, or the base before it and alpha.
 void add_hunyuan(const architecture_keys& keys, json& config) {
   constexpr const char* alpha = "rope.scaling.alpha";
   if (keys.has(alpha) && keys[alpha].number() != 0)
@@ -172,7 +172,7 @@ void add_experts(const architecture_keys& keys, json& config, const char* count,
   config[width] = keys["expert_feed_forward_length"].integer(1, 1 << 24);
 }
 
-/// Adds the fields of experts that corrected sigmoids choose, behind layers without any.
+/// Adds the fields of experts chosen by corrected sigmoids, after layers without experts.
 void add_sigmoid_experts(const architecture_keys& keys, json& config) {
   add_experts(keys, config, "n_routed_experts", "moe_intermediate_size");
   config["first_k_dense_replace"] = positive_integer(keys, "leading_dense_block_count").value_or(0);
@@ -189,7 +189,7 @@ void add_glm4moe(const architecture_keys& keys, json& config) {
   config["n_shared_experts"] = keys["expert_shared_count"].integer(1, 256);
 }
 
-/// Rotary parameters are always said: without them config.json would mean those of the released models.
+/// Adds Ministral 3's scaling and growth. Always names rotary parameters: the defaults are the released models'.
 void add_mistral3(const architecture_keys& keys, json& config) {
   if (!config.contains("rope_scaling")) config["rope_scaling"] = {{"rope_type", "default"}};
   if (!keys.has("attention.temperature_scale")) return;
@@ -198,13 +198,13 @@ void add_mistral3(const architecture_keys& keys, json& config) {
     config["rope_scaling"]["original_max_position_embeddings"] = keys.integer("attention.temperature_length", 0);
 }
 
-/// Without a key for it: llama.cpp divides the chosen probabilities of every model by their sum.
+/// Adds experts; without the key, llama.cpp divides the chosen probabilities by their sum.
 void add_qwen3moe(const architecture_keys& keys, json& config) {
   add_experts(keys, config, "num_experts", "moe_intermediate_size");
   config["norm_topk_prob"] = keys.boolean("expert_weights_norm", true);
 }
 
-/// Files do not say that YaRN's bounds are no whole dimensions.
+/// Adds experts, window and scaling; files do not say that YaRN's bounds are not rounded to whole dimensions.
 void add_gptoss(const architecture_keys& keys, json& config) {
   add_experts(keys, config, "num_local_experts", "intermediate_size");
   add_windows(keys, config, 128);
@@ -212,7 +212,7 @@ void add_gptoss(const architecture_keys& keys, json& config) {
   if (config["rope_scaling"]["rope_type"] == "yarn") config["rope_scaling"]["truncate"] = false;
 }
 
-/// Heads by layer; the pairs that do not turn are those whose frequency is divided by 1e30 (`rope_freqs.weight`).
+/// Adds heads by layer; planes that do not rotate have a frequency divided by 1e30 (`rope_freqs.weight`).
 void add_gemma4(const architecture_keys& keys, json& config) {
   config["num_kv_shared_layers"] = positive_integer(keys, "attention.shared_kv_layers").value_or(0);
   config["hidden_size_per_layer_input"] = positive_integer(keys, "embedding_length_per_layer_input").value_or(0);
@@ -252,8 +252,8 @@ void add_gemma4(const architecture_keys& keys, json& config) {
   config.erase("rope_theta");
 }
 
-/// Files do not say chunks, the growth of queries, and which layers rotate; llama.cpp has those of the released models,
-/// of which the one with 128 experts has no norm of queries and keys.
+/// Adds experts. Files lack chunks, the growth of queries and the layers that rotate, which llama.cpp takes from the
+/// released models; the one with 128 experts has no norm of queries and keys.
 void add_llama4(const architecture_keys& keys, json& config) {
   constexpr const char* window = "attention.sliding_window";
   require(!keys.has(window) || positive_integer(keys, window), keys.where(), ": llama4.", window,
@@ -264,7 +264,7 @@ void add_llama4(const architecture_keys& keys, json& config) {
   config["use_qk_norm"] = config["num_local_experts"] != 128;
 }
 
-/// Files of Qwen 3 Next have q, k, v and z apart.
+/// Adds the fields of a delta net; its q, k, v and z are apart in files of Qwen 3 Next.
 void add_delta(const architecture_keys& keys, json& config) {
   const auto number = [&](const char* key) { return keys[key].integer(1, 1 << 24); };
   const index_t heads = number("ssm.time_step_rank"), inner = number("ssm.inner_size");
@@ -284,7 +284,7 @@ void add_delta(const architecture_keys& keys, json& config) {
   config["norm_topk_prob"] = keys.boolean("expert_weights_norm", true);
 }
 
-/// Heads in a file are those of llama.cpp's own form of latent attention; `_mla` are the model's.
+/// Adds latent attention: `_mla` keys count the model's heads, the others those of llama.cpp's own form.
 void add_deepseek2(const architecture_keys& keys, json& config) {
   constexpr index_t sigmoid = 2;
   require(keys.integer("expert_gating_func", 1) == sigmoid, keys.where(),
@@ -303,7 +303,7 @@ void add_deepseek2(const architecture_keys& keys, json& config) {
   config.erase("partial_rotary_factor");
   if (json& scaling = config["rope_scaling"]; scaling.contains("mscale_all_dim"))
     scaling["mscale_all_dim"] = scaling["mscale"] =
-        scaling["mscale_all_dim"].get<double>() * 10;  // stored a tenth of it
+        scaling["mscale_all_dim"].get<double>() * 10;  // files store a tenth
   if (config["rope_scaling"].is_null()) config.erase("rope_scaling");
   add_sigmoid_experts(keys, config);
   config["n_shared_experts"] = keys.integer("expert_shared_count", 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Compiled without contraction to fused multiply-adds: results have the bits of ggml's own reference.
+// Compiled without contraction to fused multiply-adds: results have the bits of ggml's reference.
 #include "capture/gguf/block_types.hpp"
 
 #include <array>
@@ -25,7 +25,7 @@ class block {
     return x;
   }
   float half(index_t i) const { return static_cast<float>(at<f16>(i)); }
-  /// Nibble i of n bytes from `first`: low nibbles first, then high ones.
+  /// Returns nibble i of n bytes from `first`: low nibbles first, then high ones.
   int nibble(index_t first, index_t n, index_t i) const {
     return static_cast<int>(i < n ? (*this)[first + i] & 15u : (*this)[first + i - n] >> 4);
   }
@@ -76,7 +76,7 @@ void mxfp4(const std::byte* data, float* out) {
   for (index_t i = 0; i < 32; ++i) out[i] = scale * mxfp4_values[b.nibble(1, 16, i)];
 }
 
-/// Two bits of entry i of a block of 256, four entries a byte from `first`.
+/// Returns the two bits of entry i of a block of 256; a byte holds four entries.
 int two_bits(const block& b, index_t first, index_t i) {
   return static_cast<int>(b[first + 32 * (i / 128) + i % 32] >> 2 * (i / 32 % 4) & 3u);
 }
@@ -98,13 +98,13 @@ void q3_k(const std::byte* data, float* out) {
     out[i] = d * real(two_bits(b, 32, i) - (b[i % 32] >> i / 32 & 1u ? 0 : 4));
   }
 }
-/// Scale and minimum j of Q4_K and Q5_K: six bits each, packed into twelve bytes.
+/// Returns scale and minimum j of Q4_K and Q5_K: six bits each, packed into twelve bytes.
 std::array<int, 2> six_bits(const block& b, index_t j) {
   const auto s = [&](index_t i) { return b[4 + i]; };
   if (j < 4) return {static_cast<int>(s(j) & 63u), static_cast<int>(s(j + 4) & 63u)};
   return {static_cast<int>((s(j + 4) & 15u) | s(j - 4) >> 6 << 4), static_cast<int>(s(j + 4) >> 4 | s(j) >> 6 << 4)};
 }
-/// Entry i of nibbles that lie 64 entries to 32 bytes from `first`.
+/// Returns nibble i; 64 entries lie in 32 bytes from `first`.
 int nibble_of_64(const block& b, index_t first, index_t i) {
   return static_cast<int>(b[first + 32 * (i / 64) + i % 32] >> 4 * (i / 32 % 2) & 15u);
 }

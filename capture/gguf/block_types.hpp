@@ -13,17 +13,16 @@ namespace qkgeom {
 inline constexpr float mxfp4_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};  // twice E2M1
 inline float mxfp4_scale(unsigned exponent) { return std::ldexp(1.0f, static_cast<int>(exponent) - 128); }
 
-/// How a GGUF file stores entries: `elements` of them in a block of `bytes`.
+/// A storage type of GGUF: `elements` entries in a block of `bytes`.
 struct block_type {
   std::uint32_t id;  ///< ggml's number
   const char* name;
   index_t elements, bytes;
-  /// Widens one block to `elements` floats, with the bits of the Python package `gguf`; null: the type is known and not
-  /// supported.
+  /// Widens one block to `elements` floats, with the bits of the Python package `gguf`; null: known, not supported.
   void (*widen)(const std::byte* block, float* out);
 };
 
-/// The type of ggml's number. Throws `error`, with the type's name where it has one, if it is not supported.
+/// Finds the type of ggml's number. Throws `error`, with the type's name if it is known, if it is not supported.
 const block_type& find_block_type(std::uint32_t id);
 
 /// Widens `count` entries, a multiple of the type's elements.

@@ -19,7 +19,7 @@ constexpr index_t most_tensors = 1 << 20, most_keys = 1 << 16, longest_name = 10
 constexpr std::uint64_t most_values = std::uint64_t{1} << 22;  // entries of all arrays of the metadata
 constexpr std::size_t longest_text = std::size_t{64} << 20;    // bytes of a string
 
-/// Reads the header from its beginning.
+/// Reads the header from its beginning, with bounds.
 class reader {
  public:
   reader(std::span<const std::byte> bytes, const std::string& where) : bytes_(bytes), where_(where) {}
@@ -41,7 +41,7 @@ class reader {
     at_ += n;
     return s;
   }
-  /// A count of things that take `least` bytes each.
+  /// Reads a count of items that take `least` bytes each.
   index_t count(const char* what, index_t most, std::size_t least) {
     const auto n = take<std::int64_t>();
     require(n >= 0 && n <= most && static_cast<std::size_t>(n) <= (bytes_.size() - at_) / least, where_, ": ", n, ' ',
@@ -98,7 +98,7 @@ class reader {
   std::size_t at_ = 0;
 };
 
-/// Adds the tensor at the cursor; `expected` is its offset from the data, and becomes that of the next.
+/// Reads the tensor at the cursor; `expected` is its offset from the data, and becomes the next one's.
 gguf_tensor read_tensor(reader& r, const std::string& where, std::uint64_t alignment, std::uint64_t& expected) {
   gguf_tensor t;
   t.name = r.text(longest_name);
@@ -154,7 +154,7 @@ gguf_file::gguf_file(const std::filesystem::path& path) : file_(path) {
   if (metadata_.contains("general.alignment"))
     alignment = json_value(metadata_["general.alignment"], where, "general.alignment").integer(1, 1 << 20);
   require(std::has_single_bit(alignment), where, ": general.alignment is ", alignment, ", not a power of two");
-  std::vector<std::pair<gguf_tensor, std::uint64_t>> found;  // with the offset
+  std::vector<std::pair<gguf_tensor, std::uint64_t>> found;  // with offsets
   std::uint64_t end = 0;
   for (index_t i = 0; i < n_tensors; ++i) {
     const auto offset = end;

@@ -16,23 +16,23 @@ namespace qkgeom {
 /// A tensor of a GGUF file. Rows are contiguous.
 struct gguf_tensor {
   std::string name;
-  std::vector<index_t> shape;  ///< slowest first, as PyTorch has it
+  std::vector<index_t> shape;  ///< slowest first, as in PyTorch
   const block_type* type = nullptr;
   const std::byte* data = nullptr;
   std::size_t bytes = 0;
 };
 
-/// A GGUF file of version 2 or 3, mapped into memory. Nothing in it is believed: `error` names the file and what is
-/// wrong, before memory is taken for it.
+/// A GGUF file of version 2 or 3, mapped into memory. All of it is checked: `error` names the file and the mistake
+/// before memory is allocated for it.
 class gguf_file {
  public:
   explicit gguf_file(const std::filesystem::path& path);
 
-  /// Whether a file begins as a GGUF file does.
+  /// Returns whether a file begins as a GGUF file does.
   static bool is_one(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return file_.path(); }
-  /// Keys and values.
+  /// Returns keys and values.
   const json& metadata() const { return metadata_; }
   const std::map<std::string, gguf_tensor>& tensors() const { return tensors_; }
   void forget(const gguf_tensor& t) const { file_.forget({t.data, t.bytes}); }
@@ -43,7 +43,7 @@ class gguf_file {
   std::map<std::string, gguf_tensor> tensors_;
 };
 
-/// The files of a split set that `first` belongs to (NAME-00001-of-00003.gguf), in their order; else `first` alone.
+/// Lists the files of the split set that `first` belongs to (NAME-00001-of-00003.gguf) in order; else `first` alone.
 std::vector<std::filesystem::path> parts_of_gguf(const std::filesystem::path& first);
 
 }  // namespace qkgeom

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr index_t largest_count = index_t{1} << 30;
 
-/// Blocks of a file, without those behind the last layer that predict several tokens.
+/// Counts a file's blocks, without those that predict several tokens behind the last layer.
 index_t layers_of(const architecture_keys& keys) {
   constexpr const char* more = "nextn_predict_layers";
   const index_t blocks = keys["block_count"].integer(1, largest_count);
@@ -30,7 +30,7 @@ index_t layers_of(const architecture_keys& keys) {
   return blocks - behind;
 }
 
-/// Whether a tensor belongs to block `first` or one behind it.
+/// Returns whether a tensor belongs to block `first` or a later one.
 bool is_behind(std::string_view name, index_t first) {
   index_t block = 0;
   if (!name.starts_with("blk.")) return false;
@@ -38,7 +38,7 @@ bool is_behind(std::string_view name, index_t first) {
   return digits.ec == std::errc() && block >= first;
 }
 
-/// The key with the factor of the rotary scaling, which old files call otherwise.
+/// Returns the key of the factor of the rotary scaling, which has another name in old files.
 std::string key_of_factor(const architecture_keys& keys) {
   constexpr const char* old = "rope.scale_linear";
   return keys.has("rope.scaling.factor") || !keys.has(old) ? "rope.scaling.factor" : old;
@@ -104,7 +104,7 @@ gguf_model::gguf_model(const fs::path& path) : where_(path.string()) {
 
 json_value gguf_model::value(const std::string& key) const { return json_value(metadata(), where_)[key.c_str()]; }
 
-/// What the parts of a set say about their number and their tensors.
+/// Checks the number of the set's files and of their tensors.
 void gguf_model::check_parts() const {
   index_t tensors = 0;
   std::set<std::string_view> names;
@@ -173,7 +173,7 @@ void gguf_model::read_config(const gguf_architecture& architecture, const archit
   name_dense_layers();
 }
 
-/// Layers without experts in a model that has them.
+/// Lists the layers without experts in a model that has experts.
 void gguf_model::name_dense_layers() {
   if (!config_.contains("num_experts")) return;
   json dense = json::array();
@@ -193,14 +193,14 @@ void gguf_model::read_rope(const architecture_keys& keys) {
   // The reader rounds the number of channels down.
   if (rotated < d) config_["partial_rotary_factor"] = std::nextafter(double(rotated) / double(d), 1.0);
   config_["rope_theta"] = keys.positive("rope.freq_base", 10000);
-  // A factor without a type is of a linear scaling; 0 means 1.
+  // A factor without a type means a linear scaling; 0 means 1.
   const std::string factor = key_of_factor(keys);
   const bool scales = keys.has(factor) && keys[factor].number() != 0;
   const std::string type = keys.has("rope.scaling.type") ? keys["rope.scaling.type"].string()
                            : scales                      ? "linear"
                                                          : "none";
   if (type != "none" && type != "longrope") config_["rope_scaling"] = read_scaling(keys, type);
-  // What divides the frequencies.
+  // Reads the divisors of the frequencies.
   const auto divisors = [&](const char* name) {
     std::vector<float> found;
     for (const auto& file : files_)
@@ -303,7 +303,7 @@ void gguf_model::name_tensors(const gguf_architecture& architecture, const archi
       const index_t experts = keys["expert_count"].integer(1, 4096);
       require(tensor.shape[0] == experts, where_, ": tensor ", printable(name), " has ", tensor.shape[0],
               " experts, not ", experts);
-      // "gate_up" are the rows of an expert's gate, then those of its up.
+      // "gate_up" holds the rows of an expert's gate, then those of its up.
       constexpr std::string_view both = ".gate_up_proj";
       const std::string before = own.substr(0, expert), after = own.substr(expert + 2);
       std::vector<std::string> matrices{after};
@@ -329,7 +329,7 @@ void gguf_model::name_tensors(const gguf_architecture& architecture, const archi
   join_latent(heads);
 }
 
-/// The matrix of keys and values of latent attention, of files that have its two parts.
+/// Joins the matrix of keys and values of latent attention from its two parts, where files have these.
 void gguf_model::join_latent(index_t heads) {
   constexpr std::string_view ending = ".k_b_proj.weight";
   std::vector<named_tensor> joined;
@@ -374,7 +374,7 @@ fs::path find_gguf(const fs::path& model) {
       wanted.resize(colon);
     }
     if (wanted.find('/') == wanted.npos) wanted = "library/" + wanted;
-    fs::path path;  // below the folder of the host that it came from
+    fs::path path;  // below the folder of its host
     std::error_code none;
     for (const auto& host : fs::directory_iterator(root / "manifests", none))
       if (path.empty() && fs::exists(host.path() / wanted / tag)) path = host.path() / wanted / tag;

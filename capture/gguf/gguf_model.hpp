@@ -12,15 +12,15 @@
 
 namespace qkgeom {
 
-/// How rows of a tensor lie in a file, of `heads` heads.
+/// Order of a tensor's rows in a file; the rows belong to `heads` heads.
 enum class row_order {
   own,     ///< as in transformers
   paired,  ///< row j of a head of d lies at 2 j, row j + d / 2 at 2 j + 1
-  by_kind  ///< all of q, then k, then v, of a matrix that has q, k and v of head 0, of head 1, ... in transformers
+  by_kind  ///< all of q, then k, then v; in transformers q, k and v of head 0, of head 1, ...
 };
 
-/// Value heads of a delta net, in rows or columns from `first` on: the first of each key head, then the second, ...;
-/// in transformers those of key head 0, of key head 1, ...
+/// Order of a delta net's value heads in rows or columns from `first` on: the first of each key head, then the second,
+/// ...; in transformers those of key head 0, of key head 1, ...
 struct tiled_heads {
   index_t key_heads, group, width;  ///< `group` value heads of `width` rows or columns per key head
   index_t first = 0;
@@ -33,7 +33,7 @@ struct tiled_heads {
   }
 };
 
-/// A tensor of a model under the name that transformers gives it, or one expert's part of a tensor.
+/// A tensor of a model under transformers' name, or one expert's part of a tensor.
 struct named_tensor {
   std::string name;
   std::shared_ptr<const gguf_file> file;
@@ -41,14 +41,14 @@ struct named_tensor {
   row_order order = row_order::own;
   index_t heads = 0;
   std::optional<tiled_heads> tiled{};
-  bool decays = false;  ///< stored is -exp of an entry
-  float plus = 0;       ///< stored entries are larger by it
-  /// Of latent attention, whose matrix has the `plain` rows of a head's key and then the rows of its value: `tensor`
-  /// holds the rows of keys as columns, head by head, and this one those of values.
+  bool decays = false;  ///< stored entries are -exp of the entries
+  float plus = 0;       ///< added to stored entries
+  /// The value part of latent attention's matrix, whose heads have `plain` rows of a key and then the rows of a value;
+  /// `tensor` holds the rows of keys as columns, head by head.
   std::shared_ptr<const named_tensor> values{};
   index_t plain = 0;
 
-  /// Rows [first, first + count) of `width` entries, as transformers has them.
+  /// Widens rows [first, first + count) of `width` entries, in transformers' order.
   void widen(index_t first, index_t count, index_t width, float* out) const;
 
  private:
@@ -56,20 +56,20 @@ struct named_tensor {
   void widen_latent(index_t first, index_t count, index_t width, float* out) const;
 };
 
-/// A model in GGUF: what config.json, the weights and tokenizer.json say elsewhere.
+/// A model in GGUF, with the content of config.json, weights and tokenizer.json.
 class gguf_model {
  public:
-  /// Reads a file, or the set that it is the first of. Throws `error` on an architecture that is not supported, by
-  /// name, and on what is missing or broken.
+  /// Reads a file, or the set that it begins. Throws `error` on an architecture that is not supported, by name, and on
+  /// missing or broken content.
   explicit gguf_model(const std::filesystem::path& path);
 
-  /// The fields of a config.json of the same model.
+  /// Returns the fields of a config.json of the same model.
   const json& config() const { return config_; }
   const std::vector<named_tensor>& tensors() const { return tensors_; }
-  /// The tensors of each type, for the manifest: {"Q4_1": 210, "F32": 61}.
+  /// Counts the tensors of each type, for the manifest: {"Q4_1": 210, "F32": 61}.
   json types() const;
-  /// What a tokenizer.json of the same tokenizer holds. Throws `error`, which names --tokenizer, if its kind is not
-  /// supported.
+  /// Returns the content of a tokenizer.json of the same tokenizer. Throws `error`, which names --tokenizer, if its
+  /// kind is not supported.
   json tokenizer() const;
 
  private:
@@ -90,8 +90,8 @@ class gguf_model {
   std::vector<named_tensor> tensors_;
 };
 
-/// The file that a --model names: a GGUF file, the only one in a folder without config.json, or "ollama:MODEL:TAG" in
-/// Ollama's store ($OLLAMA_MODELS, else ~/.ollama/models). Empty: none.
+/// Finds the file that a --model names: a GGUF file, the only one (or only set) in a folder without config.json, or
+/// "ollama:MODEL:TAG" in Ollama's store ($OLLAMA_MODELS, else ~/.ollama/models). Returns an empty path without one.
 std::filesystem::path find_gguf(const std::filesystem::path& model);
 
 }  // namespace qkgeom

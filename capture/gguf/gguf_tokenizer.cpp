@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The tokenizer of a GGUF file, as a tokenizer.json of the same says it.
+// Reads the tokenizer of a GGUF file as a tokenizer.json of the same.
 #include <algorithm>
 #include <string_view>
 
@@ -9,7 +9,7 @@
 namespace qkgeom {
 namespace {
 
-/// Whether whole words of the vocabulary are taken before merging, and the BOS token is put before every text unless
+/// Returns whether whole words of the vocabulary are taken before merging, and the BOS token begins every text unless
 /// the file says otherwise.
 bool is_llama3(const std::string& pre) {
   constexpr std::string_view names[] = {"llama-bpe", "llama3",  "llama-v3", "falcon3",
@@ -17,7 +17,7 @@ bool is_llama3(const std::string& pre) {
   return std::find(std::begin(names), std::end(names), pre) != std::end(names);
 }
 
-/// How text is cut before merging, by `tokenizer.ggml.pre`.
+/// Returns the pre-tokenizer that `tokenizer.ggml.pre` names.
 json pre_tokenizer_of(const std::string& pre, const std::string& where) {
   const json bytes{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
   const auto after = [&](json first, bool words) {
@@ -31,7 +31,7 @@ json pre_tokenizer_of(const std::string& pre, const std::string& where) {
     return after({{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}},
                  false);
   };
-  // One pattern after the other.
+  // Applies one pattern after the other.
   const auto in_turn = [&](std::initializer_list<const char*> patterns) {
     json steps = json::array();
     for (const char* pattern : patterns)
@@ -41,7 +41,7 @@ json pre_tokenizer_of(const std::string& pre, const std::string& where) {
   const auto any = [&](std::initializer_list<std::string_view> names) {
     return std::find(names.begin(), names.end(), pre) != names.end();
   };
-  // Words whose capital letters come first; llama.cpp takes letters beyond ASCII for both kinds.
+  // Matches words whose capital letters come first; llama.cpp counts letters beyond ASCII as both kinds.
   const auto by_case = [&](const std::string& behind, const std::string& digits) {
     const std::string before = R"([^\r\n\p{L}\p{N}]?)", high = R"((?:(?=\p{L})[^a-z]))", low = R"((?:(?=\p{L})[^A-Z]))";
     const std::string pattern = before + high + '*' + low + '+' + behind + '|' + before + high + '+' + low + '*' +
@@ -49,7 +49,7 @@ json pre_tokenizer_of(const std::string& pre, const std::string& where) {
     return in_turn({pattern.c_str()});
   };
   if (any({"gpt-2", "olmo", "exaone4"})) return bytes;
-  // llama.cpp's rule for files that name none.
+  // llama.cpp's rule for files without a name.
   if (pre == "default")
     return in_turn({R"([\p{P}\$\+<=>\^~\|]+)",
                     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))", R"(\p{N}+)",
@@ -72,7 +72,7 @@ json pre_tokenizer_of(const std::string& pre, const std::string& where) {
        "' (tokenizer.ggml.pre) is not known; --tokenizer names a tokenizer.json");
 }
 
-/// How SentencePiece changes a text before it is cut: spaces are U+2581, and one stands before it.
+/// Returns SentencePiece's normalizer: spaces become U+2581, and one is put before the text.
 json sentencepiece_normalizer(bool prefix) {
   const std::string space = "\u2581";
   json steps = json::array();
@@ -137,7 +137,7 @@ json gguf_model::tokenizer() const {
     around.push_back({{"SpecialToken", {{"id", token}, {"type_id", 0}}}});
     ids[token] = {{"id", token}, {"ids", {value(keys + key).raw()}}, {"tokens", {token}}};
   };
-  // llama.cpp puts it before a text of gemma4 whatever the file says.
+  // llama.cpp always puts it before a text of gemma4.
   if (flag("add_bos_token", pieces || is_llama3(pre)) || kind == "gemma4") put("bos_token_id");
   around.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
   if (flag("add_eos_token", false)) put("eos_token_id");

@@ -73,7 +73,7 @@ std::pair<std::size_t, std::size_t> tasks_of_part(std::span<const index_t> token
   index_t begin = 0;
   for (index_t part = 1;; ++part) {
     index_t end = begin + 1, before = std::accumulate(tokens.begin(), tokens.begin() + end, index_t{0});
-    // Up to the cut that comes nearest to this part's share of all tokens; each later part keeps a task.
+    // Ends at the cut nearest to this part's share of all tokens; each later part keeps a task.
     while (end < count - (of - part) && of * (before + tokens[end] / 2) <= part * all) before += tokens[end++];
     if (part == of) end = count;
     if (part == number) return {begin, end};

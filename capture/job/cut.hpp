@@ -14,10 +14,10 @@ namespace qkgeom {
 /// Most files of moments of every token; each holds a block of documents.
 inline constexpr std::size_t most_moment_blocks = 10;
 
-/// Number of blocks for documents of these lengths: as many as there are documents with tokens, from 1 to
+/// Counts the blocks for documents of these lengths: the number of documents with tokens, clamped to 1 ..
 /// `most_moment_blocks`.
 std::size_t moment_blocks(std::span<const index_t> tokens);
-/// Block of each document. Documents with tokens are spread evenly, in order.
+/// Returns the block of each document. Documents with tokens are spread evenly, in order.
 std::vector<std::size_t> moment_blocks_of(std::span<const index_t> tokens);
 
 /// Short documents share a shard until it has this many tokens. A constant, since shards are part of the output.
@@ -26,48 +26,48 @@ inline constexpr index_t shard_tokens = 16384;
 /// Half-open range of document indices.
 using document_range = std::pair<std::size_t, std::size_t>;
 
-/// The documents of each shard. `by_block`: a shard's documents belong to one block of moments.
+/// Divides documents into shards. `by_block`: a shard's documents belong to one block of moments.
 std::vector<document_range> shards_of(std::span<const index_t> tokens, bool by_block);
 
 /// Shards [first, second) that one process captures, one after another, while other processes capture others.
 using shard_range = std::pair<std::size_t, std::size_t>;
 
-/// What processes share out, in the order of the documents: a shard each; with `by_block` the shards of a block of
-/// moments each, since a block's moments are summed in the order of its shards.
+/// Divides shards into tasks, in the order of the documents: one shard each; with `by_block` all shards of a block of
+/// moments, since a block's moments are summed in the order of its shards.
 std::vector<shard_range> tasks_of(std::span<const document_range> shards, std::span<const std::size_t> block,
                                   bool by_block);
 
-/// Tasks [first, second) of part `number`, from 1, of `of`, where task t has `tokens[t]` tokens: every part has a task,
-/// and about as many tokens as each other part. Throws `error` if there are more parts than tasks.
+/// Returns the tasks [first, second) of part `number` (from 1) of `of` parts; task t has `tokens[t]` tokens. Every part
+/// has a task, and parts have similar numbers of tokens. Throws `error` if there are more parts than tasks.
 std::pair<std::size_t, std::size_t> tasks_of_part(std::span<const index_t> tokens, index_t number, index_t of);
 
-/// End of the batch that begins with document `first`: at least one document, and more before `end` while they have at
-/// most `max_tokens` tokens together. A batch shares each visit of a layer's weights; the output does not depend on it.
+/// Returns the end of the batch that begins with document `first`: one document, and more before `end` up to
+/// `max_tokens` tokens in all. A batch shares each visit of a layer's weights; the output does not depend on it.
 std::size_t batch_end(std::span<const index_t> tokens, std::size_t first, std::size_t end, index_t max_tokens);
 
-/// How a capture is cut: shards of documents, and tasks of shards, of which a part has some. Documents and options
-/// alone decide it.
+/// The cut of a capture: shards of documents, tasks of shards, and the tasks of its part. It depends on documents and
+/// options alone.
 struct capture_cut {
   std::vector<index_t> lengths;        ///< of the documents, tokens
   std::vector<std::size_t> blocks;     ///< each document's block of moments
   std::vector<document_range> shards;  ///< documents of each
-  std::vector<shard_range> tasks;      ///< shards of each
-  std::size_t first_task, end_task;    ///< of the part
-  std::size_t first_shard, end_shard;  ///< likewise
+  std::vector<shard_range> tasks;      ///< tasks of the part
+  std::size_t first_task, end_task;    ///< shards of the part
+  std::size_t first_shard, end_shard;  ///< shards of the part
 
   /// Throws `error` if there are more parts than tasks.
   capture_cut(const std::vector<captured_document>& documents, bool moments, const capture_part& part);
 
   std::size_t block_of(std::size_t shard) const { return blocks[shards[shard].first]; }
-  /// The documents of the part.
+  /// Returns the documents of the part.
   document_range documents() const { return {shards[first_shard].first, shards[end_shard - 1].second}; }
-  /// Blocks of moments of the part.
+  /// Returns the blocks of moments of the part.
   std::pair<std::size_t, std::size_t> moment_range() const {
     return {block_of(first_shard), block_of(end_shard - 1) + 1};
   }
 };
 
-/// Fields of manifest.json that a part has in place of the whole capture's.
+/// Returns the fields of a part's manifest.json that differ from the whole capture's.
 json part_fields(const capture_part& part, const capture_manifest& whole, const capture_cut& cut);
 
 }  // namespace qkgeom

@@ -19,7 +19,7 @@ std::string_view text_of(const mapped_file& file) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
-/// The code unit of the escape \uXXXX at `i`; -1 if there is none.
+/// Returns the code unit of the escape \uXXXX at `i`, or -1 without one.
 int escaped_unit(std::string_view json, std::size_t i) {
   if (json.substr(i, 2) != "\\u" || i + 6 > json.size()) return -1;
   int unit = -1;

@@ -22,20 +22,20 @@ struct document {
   nlohmann::json labels = nullptr;  ///< an object, or null
 };
 
-/// Documents that can be read repeatedly. Ill-formed UTF-8 is read as U+FFFD.
+/// Documents that can be read repeatedly. Ill-formed UTF-8 becomes U+FFFD.
 class document_list {
  public:
-  /// Throws `error` naming the file if it cannot be read.
+  /// Lists the documents. Throws `error` naming the file if it cannot be read.
   explicit document_list(input_options options);
 
-  /// Calls f(index, document) for each document in order, the first that is not left out being 0. A line that holds no
+  /// Calls f(index, document) for each document after the skipped ones, in order from index 0. A line that holds no
   /// JSON object with the text field throws `error` naming file and line; empty lines are skipped. A document without
-  /// the id field has its number among all as id.
+  /// the id field has its number among all documents as id.
   void for_each(const std::function<void(index_t, const document&)>& f) const;
 
-  /// Documents that are not left out.
+  /// Counts the documents after the skipped ones.
   index_t size() const { return static_cast<index_t>(places_.size()); }
-  /// Document `index` of them, read as `for_each` reads it.
+  /// Reads document `index` as `for_each` does.
   document at(index_t index) const;
 
  private:
@@ -52,16 +52,15 @@ class document_list {
   std::vector<place> places_;
 };
 
-/// Identity of a capture's inputs: its documents, and a hash of their ids, their tokens, and the size and first bytes
-/// of the weights.
+/// Identity of a capture's inputs: documents, and a hash of their ids, their tokens, and the size and first bytes of
+/// the weights.
 struct input_check {
   sha256 hash;
   std::vector<captured_document> documents;
 };
 
 /// Reads all documents once, each cut to `max_length` tokens, and the first bytes of `weights`, a model's folder or
-/// GGUF file (empty: there are none). Throws `error` on a token outside the model's vocabulary, and if there is no
-/// document.
+/// GGUF file (empty: no file). Throws `error` on a token outside the model's vocabulary, and if there is no document.
 input_check check_inputs(const document_list& documents, const tokenizer& tokens, const decoder_description& model,
                          index_t max_length, const std::filesystem::path& weights);
 

@@ -23,12 +23,12 @@
 namespace qkgeom {
 namespace {
 
-/// What multiplies matrices on the CPU in that type; none: BLAS.
+/// Returns the unit that multiplies matrices on the CPU; `none` means BLAS or panels.
 tile_unit tile_unit_of(compute_type type) { return type == compute_type::bf16 ? best_tile_unit() : tile_unit::none; }
 
 double real(auto integer) { return static_cast<double>(integer); }
 
-/// Entries of a layer's weights that the pass reads; `used`: those in a token's products (with experts, fewer).
+/// Entries of a layer's weights that the pass reads; `used`: entries in one token's products (with experts, fewer).
 struct layer_size {
   double entries = 0, used = 0;
 };
@@ -48,7 +48,7 @@ layer_size size_of_layer(const decoder_description& model, index_t layer, bool o
   return size;
 }
 
-/// Pairs of a query and a key that it sees in a document of n tokens.
+/// Counts the pairs of a query and a key that it sees in a document of n tokens.
 double seen_keys(double n, std::optional<index_t> window) {
   const double w = window ? std::min(real(*window), n) : n;
   return w * (w + 1) / 2 + (n - w) * w;
@@ -141,7 +141,7 @@ double add_rows(capture_estimate& estimate, compute_type type, bool moments, con
   return largest;
 }
 
-/// Tokens of the largest batch of documents.
+/// Returns the tokens of the largest batch of documents.
 index_t largest_batch(const std::vector<index_t>& lengths, bool moments, index_t batch_tokens) {
   index_t largest = 0;
   for (const auto& [first, last] : shards_of(lengths, moments))
@@ -153,14 +153,14 @@ index_t largest_batch(const std::vector<index_t>& lengths, bool moments, index_t
   return largest;
 }
 
-/// Bytes of the moments of one block of documents.
+/// Returns the bytes of the moments of one block of documents.
 double moments_block(const capture_estimate& estimate) {
   if (!estimate.manifest.extra.contains("moments")) return 0;
   const double b = real(grid_of(estimate.manifest, "moments").count()), n = real(estimate.manifest.model.head_dim);
   return 8 * (real(estimate.query_heads) * b * (n * n + 2 * n) + real(estimate.key_heads) * (3 * b * n + 2 * n * n));
 }
 
-/// Weights of the largest layer, states of the largest batch, the working memory of each thread, a shard, and the
+/// Adds up weights of the largest layer, states of the largest batch, working memory of each thread, a shard, and the
 /// program itself; with losses a piece of the output matrix and its logits.
 double peak_bytes(const capture_estimate& estimate, const decoder_description& model, compute_type type,
                   int asked_threads, index_t batch, double shard) {
@@ -203,7 +203,7 @@ std::vector<index_t> document_lengths(const input_options& inputs, const std::fi
   return lengths;
 }
 
-/// How long matrix products of so much work take; attention's take longer.
+/// Returns the least time of the matrix products in words; attention's products are slower.
 std::string time_text(const capture_estimate& estimate) {
   if (!(estimate.flop_per_second > 0)) return {};
   return fmt::format("; at least {} at {:.1e} FLOP/s of products in {}, measured now",

@@ -17,12 +17,12 @@ struct capture_estimate {
   bool counted = false;                 ///< the documents were read; else their number and length are assumed
   double query_rows = 0, key_rows = 0;  ///< expected, over all layers
   index_t shards = 1;
-  double bytes = 0;             ///< of the rows
-  double moments_bytes = 0;     ///< of the moments of every token; one block is in memory at a time
-  double statistics_bytes = 0;  ///< of softmax and losses in the shards
+  double bytes = 0;             ///< bytes of the rows
+  double moments_bytes = 0;     ///< bytes of the moments of every token; one block is in memory at a time
+  double statistics_bytes = 0;  ///< bytes of softmax and losses in the shards
   double peak_bytes = 0;
   double linear_flop = 0, attention_flop = 0;  ///< a multiplication and an addition count as two
-  double flop_per_second = 0;                  ///< of matrix products, measured by the caller; 0: unknown
+  double flop_per_second = 0;                  ///< rate of matrix products, measured by the caller; 0: unknown
   std::string products;                        ///< how the CPU multiplies matrices: "f32", "bf16 by AMX"
 
   double flop() const { return linear_flop + attention_flop; }
@@ -32,21 +32,19 @@ struct capture_estimate {
 /// documents it assumes `options.inputs.count` (else one) of the context's length. Throws `error`.
 capture_estimate estimate_capture(const capture_options& options, std::ostream& notes);
 
-/// "3.2 GB".
+/// Returns a size in words: "3.2 GB".
 std::string in_bytes(double n);
-/// "45 s", "12 min", "3.4 h".
+/// Returns a time in words: "45 s", "12 min", "3.4 h".
 std::string in_time(double seconds);
 
-/// FLOP/s of the matrix products that the forward pass on the CPU is made of in that type, on so many threads (0: one
-/// per core).
+/// Measures the FLOP/s of the CPU forward pass' matrix products in that type on `threads` threads (0: one per core).
 double measured_flop_per_second(int threads, compute_type type);
-/// How the CPU multiplies matrices in that type: "f32", "bf16 by AMX".
+/// Returns how the CPU multiplies matrices in that type: "f32", "bf16 by AMX".
 std::string products_of(compute_type type);
 
-/// What the capture would take that the short one stands for, in one line.
+/// Prints in one line the cost of the whole capture that the short one stands for.
 void print_whole(std::ostream& out, const capture_estimate& brief, const capture_estimate& whole);
 
-/// Prints the estimate in a few lines.
 void print_estimate(std::ostream& out, const capture_estimate& estimate);
 
 }  // namespace qkgeom

@@ -9,21 +9,21 @@
 #include "capture/job/options.hpp"
 
 // Each option of a capture is one call of f(name, value, help, where, least): qkgeom capture takes it as --NAME, and
-// `where` says who else does. Help that ends in [words] says the default. `least` is the least integer.
+// `where` names its other places. Help that ends in [words] states the default. `least` is the least integer.
 namespace qkgeom {
 
-/// Where an option stands beside the command line of qkgeom capture. Protocols and manifests write its name with _ for
-/// -, manifests unless it has its type's default.
+/// Places of an option beside the command line of qkgeom capture. Protocols and manifests write its name with _ for -;
+/// manifests leave out defaults of the type.
 enum option_place : unsigned { here = 0, evaluated = 1, in_protocol = 2, in_manifest = 4 };
 
-/// The name of an option in protocols and manifests.
+/// Returns the name of an option in protocols and manifests.
 inline std::string field_of(const char* option) {
   std::string name = option;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
 
-/// Names of the values of options that have few.
+/// Names of the values of enumerated options.
 inline constexpr std::pair<std::string_view, compute_type> compute_names[] = {{"f32", compute_type::f32},
                                                                               {"bf16", compute_type::bf16}};
 inline constexpr std::pair<std::string_view, bos_rule> bos_names[] = {
@@ -123,7 +123,7 @@ void each_option(run_options& o, F&& f) {
     "the N folders [the whole]");
 }
 
-/// Every option of a capture.
+/// Calls f for every option of a capture.
 template <class F>
 void each_option(capture_options& o, F&& f) {
   each_option(o.inputs, f);

@@ -13,16 +13,16 @@
 #include "qkgeom/sampling/head_draw.hpp"
 #include "qkgeom/sampling/token_draw.hpp"
 
-// option_list.hpp declares each option: its name, help, bounds, and where else it stands.
+// option_list.hpp declares each option: its name, help, bounds and other places.
 namespace qkgeom {
 
 /// Most tokens of a document: positions are 32-bit.
 inline constexpr index_t most_tokens = 0x7fffffff;
 
-/// Which documents begin with the beginning-of-text token: as the tokenizer decides, all (with one), or none.
+/// Documents that begin with the beginning-of-text token: as the tokenizer says, all (with one), or none.
 enum class bos_rule { as_tokenizer, prepend, none };
 
-/// Where the documents of a capture are, one JSON Lines file or text files of one document each, and their tokenizer.
+/// Documents of a capture, one JSON Lines file or text files of one document each, and their tokenizer.
 struct input_options {
   std::filesystem::path jsonl{};
   std::string text_field = "text";
@@ -30,17 +30,17 @@ struct input_options {
   std::vector<std::string> label_fields{};  ///< fields kept as labels, beside an object `labels`
   std::vector<std::filesystem::path> text{};
   index_t skip = 0;                   ///< documents to leave out at the beginning
-  index_t count = -1;                 ///< takes at most `count` documents after them; -1: all
+  index_t count = -1;                 ///< most documents after the skipped ones; -1: all
   std::filesystem::path tokenizer{};  ///< file or folder; empty: the model's folder, else the folder above
   bos_rule bos = bos_rule::as_tokenizer;
 
   bool named() const { return !jsonl.empty() || !text.empty(); }
 };
 
-/// The model, and how it computes.
+/// The model and its arithmetic.
 struct model_options {
   std::filesystem::path path{};              ///< folder with config.json and weights, or what `find_gguf` finds
-  std::string name{};                        ///< empty: that on the hub, else that of its folder
+  std::string name{};                        ///< empty: its name on the hub, else its folder's name
   std::string family{}, revision{};          ///< labels for the manifest; empty: left out
   std::string rope_scaling{};                ///< see `with_rope_scaling`; empty: config.json's
   std::optional<double> rope_theta{};        ///< base of the rotary frequencies; null: config.json's
@@ -48,15 +48,15 @@ struct model_options {
   compute_type compute = compute_type::f32;
 };
 
-/// Which tokens, heads and layers are captured.
+/// Tokens, heads and layers to capture.
 struct selection_options {
   index_t max_length = 0;                   ///< tokens to which a document is cut; 0: the model's context
-  token_sampler sampler{.bucket_size = 0};  ///< a bucket size of 0: a sixteenth of the context
+  token_sampler sampler{.bucket_size = 0};  ///< bucket size 0: a sixteenth of the context
   std::optional<index_t> heads{};           ///< number of query heads to draw over the layers; null: all
   std::vector<head_id> head_list{};         ///< query heads, ascending, instead of a draw
-  std::vector<index_t> layers{};            ///< empty: all without a sliding window and with the model's own heads
+  std::vector<index_t> layers{};            ///< empty: all without a sliding window and with the model's usual heads
   bool include_windowed = false;            ///< layers with a sliding window too, if `layers` is empty
-  bool same_positions = false;              ///< keys at the positions of the queries instead of a draw of their own
+  bool same_positions = false;              ///< keys at the positions of the queries instead of an independent draw
   std::uint64_t seed = 0;
   bool pre_rope = false;  ///< queries and keys before the rotary embedding
   index_t short_of = 0;   ///< tokens of the context that this capture stands for (`shorten`); 0: its own
@@ -64,33 +64,32 @@ struct selection_options {
   rope_stage stage() const { return pre_rope ? rope_stage::pre : rope_stage::post; }
 };
 
-/// What is kept of every token, beside the rows of some.
+/// Statistics over every token, beside the sampled rows.
 struct statistics_options {
   bool moments = false;  ///< moments of the captured heads
   bool softmax = false;  ///< attention mass on the first tokens and by distance, and entropy, of the captured heads
-  index_t softmax_queries = 128;  ///< measured in a bucket of a document, or all where it has no more
+  index_t softmax_queries = 128;  ///< measured per bucket and document, or all queries if there are fewer
   bool loss = false;              ///< the loss of every token but a document's first, by position
   index_t bucket_size = 0;        ///< tokens; 0: `usual_bucket_size`
 
   bool in_shards() const { return softmax || loss; }
 };
 
-/// How a capture runs. Its bytes depend on none of it but the part.
+/// How a capture runs. Except for `part`, nothing here changes its bytes.
 struct run_options {
   std::filesystem::path out{};
   int threads = 0;              ///< 0: one per core
-  index_t batch_tokens = 8192;  ///< documents of a shard with that many together are a batch
+  index_t batch_tokens = 8192;  ///< most tokens of a batch of several documents of a shard
   bool resume = false;
-  capture_part part{};  ///< of 1: the whole capture
+  capture_part part{};  ///< 1 part: the whole capture
 };
 
-/// The protocol that a capture follows, and the model it was made for. Names are the hub's; empty and 0: unknown.
+/// The protocol of a capture and the model it was made for. Names are the hub's; empty and 0: unknown.
 struct protocol_facts {
   std::string name{}, model{}, tokenizer{}, documents{};
   index_t n_layers = 0, n_query_heads = 0, n_key_heads = 0;
 };
 
-/// Options of a capture.
 struct capture_options {
   input_options inputs{};
   model_options model{};
@@ -100,9 +99,9 @@ struct capture_options {
   protocol_facts protocol{};
 };
 
-/// Makes of a capture at length the short one that `qkgeom what-if` carries to that length: documents cut at `tokens`,
-/// rows from before the rotary embedding, moments of every token, and as many rows in as many buckets. Throws `error`
-/// unless the options say a length and `tokens` is below it.
+/// Turns a capture at length into the short one that `qkgeom what-if` extrapolates to that length: documents cut at
+/// `tokens`, rows from before the rotary embedding, moments of every token, the same number of rows and buckets. Throws
+/// `error` unless the options state a length and `tokens` is below it.
 void shorten(selection_options& selection, statistics_options& statistics, index_t tokens);
 
 }  // namespace qkgeom

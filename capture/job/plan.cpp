@@ -8,7 +8,7 @@
 namespace qkgeom {
 namespace {
 
-/// Throws `error` on layers with heads of several sizes, or several numbers of key heads: a capture has one.
+/// Throws `error` on layers whose heads differ in size or in the number of key heads: a capture has one of each.
 void require_same_heads(const decoder_description& model, const std::vector<index_t>& layers) {
   std::vector<index_t> alike;
   const head_shape first = model.heads_of(model.layers[layers.front()]);
@@ -21,7 +21,7 @@ void require_same_heads(const decoder_description& model, const std::vector<inde
 }  // namespace
 
 std::vector<index_t> choose_layers(const decoder_description& model, const selection_options& options) {
-  // Within one chunk it is full attention.
+  // A context of one chunk has full attention.
   const auto is_parted = [context = context_of(model, options)](const layer_description& l) {
     return l.chunk && *l.chunk < context;
   };
@@ -51,7 +51,7 @@ std::vector<index_t> choose_layers(const decoder_description& model, const selec
 
 namespace {
 
-/// The heads of the list that are in these layers.
+/// Returns the heads of the list that are in these layers.
 std::vector<head_id> listed_heads(const decoder_description& model, const selection_options& options,
                                   const std::vector<index_t>& layers) {
   std::vector<head_id> heads;
@@ -75,7 +75,7 @@ std::vector<head_id> choose_heads(const decoder_description& model, const select
   return heads;
 }
 
-/// `context`: the longest document's tokens, where its frequencies depend on them; dynamic scaling is named apart.
+/// Returns the embedding with the frequencies that hold at `context` tokens; dynamic scaling is recorded apart.
 captured_rope rope_of(const rope_description& r, index_t context) {
   const bool far = r.longrope && context > r.longrope->context;
   const auto& f = far ? r.longrope->inv_freq : r.inv_freq;
@@ -104,7 +104,7 @@ capture_manifest plan_capture(const decoder_description& model, const std::strin
   m.context_length = context_of(model, options);
   const token_sampler s = sampler_of(model, options);
   m.bucket = {std::string(name_of(s.kind)), s.bucket_size};
-  // The format has a probability for uniform buckets, expected tokens per bucket for log2.
+  // The format states a probability for uniform buckets, expected tokens per bucket for log2.
   m.rate = s.kind == sampler_kind::log2 ? s.rate : s.probability(s.skip_first);
   m.rope_stage = options.pre_rope ? "pre" : "post";
   m.seed = options.seed;

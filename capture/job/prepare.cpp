@@ -31,7 +31,7 @@ void check_shape(const protocol_facts& s, const decoder_description& model) {
   check(s.n_key_heads, model.key_heads, "key heads per layer");
 }
 
-/// Adds the options that stand in a manifest.
+/// Adds the options that manifests record.
 void add_settings(capture_manifest& m, capture_options o) {
   each_option(o, [&](const char* name, auto&& value, const char*, unsigned where = here, index_t = 0) {
     using value_type = std::remove_cvref_t<decltype(value)>;
@@ -52,7 +52,7 @@ void add_settings(capture_manifest& m, capture_options o) {
   if (o.selection.short_of > 0) m.extra["short_of"] = o.selection.short_of;
 }
 
-/// Buckets of moments, softmax and loss; by default those that `heads` takes.
+/// Adds the buckets of moments, softmax and loss, by default those of qkgeom heads.
 void add_statistics(capture_manifest& m, const statistics_options& o) {
   if (!o.moments && !o.in_shards()) return;
   const index_t size = o.bucket_size > 0 ? o.bucket_size : m.usual_bucket_size();
@@ -69,9 +69,8 @@ std::optional<std::int32_t> bos_of(const nlohmann::json& config) {
   return std::nullopt;
 }
 
-/// A model's name on the hub if the folder is a snapshot in the hub's cache
-/// (models--ORGANISATION--NAME/snapshots/HASH), else the folder's; for a folder that is called by a hash, the name in
-/// config.json.
+/// Returns a model's name on the hub if the folder is a snapshot in the hub's cache
+/// (models--ORGANISATION--NAME/snapshots/HASH), else the folder's; if that is a hash, the name in config.json.
 std::string name_of_model(const fs::path& model, const nlohmann::json& config) {
   const fs::path folder = fs::canonical(model);
   const std::string own = folder.filename().string(), cache = folder.parent_path().parent_path().filename().string();
@@ -83,7 +82,7 @@ std::string name_of_model(const fs::path& model, const nlohmann::json& config) {
   return named.empty() ? own : named;
 }
 
-/// What a --model in GGUF calls itself: its name in Ollama's store, where files are called by hashes, or its file's.
+/// Returns the name of a --model in GGUF: its name in Ollama's store, where files have hashes as names, or its file's.
 std::string name_of_gguf(const std::string& model, const fs::path& file) {
   constexpr std::string_view store = "ollama:";
   return model.starts_with(store) ? model.substr(store.size()) : file.stem().string();
@@ -100,15 +99,15 @@ fs::path find_tokenizer(const fs::path& named, const fs::path& model, const prot
            : ", for protocol " + printable(protocol.name) + " that of " + printable(protocol.tokenizer));
 }
 
-/// What the scaling divides the frequencies by, from the least factor to the largest; "": nothing.
+/// Writes the factors by which a scaling divides the frequencies, from least to largest; empty: no scaling.
 std::string factors_text(const rope_description& rope, const std::vector<float>& frequencies) {
   const auto without = default_frequencies(rope.theta, rope.rotary_dim);
-  std::vector<double> factors;  // of the planes that turn; the last ones may not
+  std::vector<double> factors;  // planes that rotate; the last ones may not
   for (std::size_t i = 0; i < frequencies.size() && frequencies[i] > 0; ++i)
     factors.push_back(static_cast<double>(without[i]) / static_cast<double>(frequencies[i]));
   if (factors.empty()) return {};
   const auto [least, most] = std::minmax_element(factors.begin(), factors.end());
-  const auto equal = [](double a, double b) { return std::abs(a - b) < 1e-5 * b; };  // but for rounding to f32
+  const auto equal = [](double a, double b) { return std::abs(a - b) < 1e-5 * b; };  // up to rounding to f32
   const auto planes_with = [&](double factor) {
     std::vector<index_t> planes;
     for (std::size_t i = 0; i < factors.size(); ++i)

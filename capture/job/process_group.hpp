@@ -12,14 +12,14 @@
 
 namespace qkgeom {
 
-/// Thrown on every process of a group when some of them cannot begin; the sentence is the same on all.
+/// Thrown on every process of a group when some of them cannot begin; the message is the same on all.
 class group_error : public error {
  public:
   using error::error;
 };
 
-/// The processes that do one piece of work together, by default this one alone. All of them call `wait`, `gather`,
-/// `begin`, `agree` and `deal`, in the same order.
+/// Processes that do one piece of work together, by default this one alone. All of them call `wait`, `gather`, `begin`,
+/// `agree` and `deal`, in the same order.
 class process_group {
  public:
   process_group() = default;
@@ -29,20 +29,20 @@ class process_group {
 
   virtual int rank() const { return 0; }
   virtual int size() const { return 1; }
-  /// Adds to the progress of all processes. Returns what rank 0 is to show: what all have passed since it last asked;
-  /// 0 on others. Any thread may call it.
+  /// Adds to the progress of all processes. Returns on rank 0 the progress of all since its last call, and 0 on others.
+  /// Any thread may call it.
   virtual index_t passed(index_t units) { return units; }
-  /// The work that an error is about, for its message.
+  /// Sets the work that a later error's message names.
   virtual void works_on(const std::string&) {}
   /// Waits until all processes are here; meanwhile rank 0 calls `show` with the progress of the others.
   virtual void wait(const std::function<void(index_t)>&) {}
   void wait() {
     wait([](index_t) {});
   }
-  /// The texts of all processes, by rank.
+  /// Returns the texts of all processes, by rank.
   virtual std::vector<std::string> gather(const std::string& text) { return {text}; }
 
-  /// Calls f. What it throws on some process is thrown on all as a `group_error`; alone it passes through.
+  /// Calls f. An exception on some process is thrown on all as a `group_error`; a single process lets it pass.
   void begin(const std::function<void()>& f) {
     if (size() == 1) return f();
     std::string failure;
@@ -69,7 +69,7 @@ class process_group {
         throw group_error("rank " + std::to_string(r) + " has another " + what + " than rank 0");
   }
 
-  /// Calls f(i) for each i in [0, n) on one of the processes, ascending on each: whichever is free takes the next. Ends
+  /// Calls f(i) for each i in [0, n) on one of the processes, ascending on each: a free process takes the next. Returns
   /// on all together; `show` as in `wait`.
   template <class F>
   void deal(index_t n, const F& f, const std::function<void(index_t)>& show) {
@@ -79,14 +79,14 @@ class process_group {
   }
 
  protected:
-  /// The next number of a count from 0 that all processes share.
+  /// Returns the next number of a count from 0 that all processes share.
   virtual index_t next() { return next_++; }
 
  private:
   index_t next_ = 0, dealt_ = 0;
 };
 
-/// This process alone.
+/// Returns the group of this process alone.
 inline process_group& this_process() {
   static process_group alone;
   return alone;

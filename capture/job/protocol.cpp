@@ -25,7 +25,7 @@ T one_of(const json_value& v) {
 /// Reads one option from a protocol that has it.
 struct field_reader {
   const json_value& protocol;
-  std::set<std::string> known{"about", "split"};  // for people alone
+  std::set<std::string> known{"about", "split"};  // read by people alone
 
   template <class T>
   void operator()(const char* name, T&& value, const char*, unsigned where = here, index_t least = 0) {

@@ -9,11 +9,11 @@
 
 namespace qkgeom {
 
-/// A protocol that is compiled in: its name and its file's text.
+/// A protocol that is compiled in: its name and the text of its file.
 struct builtin_protocol {
   std::string_view name, text;
 };
-/// The protocols of capture/job/protocols, ordered by name; templates are named "templates/NAME".
+/// Lists the protocols of capture/job/protocols by name; templates are named "templates/NAME".
 const std::vector<builtin_protocol>& builtin_protocols();
 
 /// Parses a protocol file: the settings of a capture without the model's folder, documents and OUT. `where` names it in

@@ -44,7 +44,7 @@ double largest(const side_rows& x) {
   return static_cast<double>(most);
 }
 
-/// Largest difference of `ours`, changed by `f(head, token, channel)`, over the reference's largest entry.
+/// Returns the largest difference of `ours`, as `f(head, token, channel)` gives it, over the reference's largest entry.
 template <class F>
 double difference_of(const side_rows& reference, index_t tokens, F&& f) {
   double most = 0;
@@ -55,7 +55,7 @@ double difference_of(const side_rows& reference, index_t tokens, F&& f) {
   return most / std::max(largest(reference), 1e-30);
 }
 
-/// Whether the rows of both point the same way, whatever their lengths.
+/// Returns whether corresponding rows are parallel.
 bool are_parallel(const side_rows& a, const side_rows& b) {
   for (index_t h = 0; h < a.heads; ++h)
     for (index_t t = 0; t < a.n; ++t) {
@@ -71,7 +71,7 @@ bool are_parallel(const side_rows& a, const side_rows& b) {
   return true;
 }
 
-/// Whether each head of the reference is one of ours, of another number.
+/// Returns whether each head of the reference is one of ours with another number.
 bool are_heads_in_another_order(const side_rows& ours, const side_rows& reference) {
   const auto size = static_cast<std::size_t>(ours.n * ours.d);
   const double allowed = large_difference * largest(reference);
@@ -86,7 +86,7 @@ bool are_heads_in_another_order(const side_rows& ours, const side_rows& referenc
   return true;
 }
 
-/// What the pattern of a difference shows; empty: nothing.
+/// Returns a likely cause of a difference, by its pattern; empty: unknown.
 std::string cause_of(const side_rows& ours, const side_rows& reference) {
   const index_t half = ours.d / 2;
   const auto differs = [&](auto&& f) { return difference_of(reference, reference.n, f) > large_difference; };

@@ -10,14 +10,14 @@
 
 namespace qkgeom {
 
-/// How q and k of a layer differ from a reference's.
+/// Difference of q and k of a layer from a reference's.
 struct layer_difference {
   index_t layer = 0;
   double q = 0, k = 0;  ///< largest difference over the reference's largest entry
-  std::string cause{};  ///< of a large difference, where its pattern shows one; else empty
+  std::string cause{};  ///< likely cause of a large difference; empty: unknown
 };
 
-/// A difference of that size is no rounding, neither in f32 nor in bf16.
+/// Difference that rounding cannot explain, neither in f32 nor in bf16.
 inline constexpr double large_difference = 0.05;
 
 /// Runs the tokens of a reference, which transformers made (docs/capture.md has the lines of Python), and compares the
@@ -27,7 +27,7 @@ std::vector<layer_difference> compare_with_reference(const capture_options& opti
                                                      const std::filesystem::path& reference, std::ostream& notes,
                                                      const capture_backend& backend = {});
 
-/// A line per layer, then what follows from them. Returns whether all layers agree.
+/// Prints a line per layer, then a conclusion. Returns whether all layers agree.
 bool print_differences(std::ostream& out, const std::vector<layer_difference>& layers);
 
 }  // namespace qkgeom

@@ -25,7 +25,7 @@ capture_manifest manifest_in(const fs::path& folder) {
   return parse_manifest(read_text(path, max_manifest_bytes), path.string());
 }
 
-/// Whether OUT already holds this capture, complete. Throws if it holds one with other settings, or damaged files.
+/// Returns whether OUT holds this capture, complete. Throws `error` if it holds other settings or damaged files.
 bool is_complete(const run_options& run, const capture_manifest& manifest, const input_check& inputs,
                  const capture_cut& cut, const std::string& weights, thread_pool& pool, const process_group& group) {
   if (!fs::exists(run.out / "manifest.json")) return false;
@@ -61,7 +61,7 @@ void require_fresh(const fs::path& out) {
             " holds safetensors files that belong to no capture under way: ", entry.path().filename().string());
 }
 
-/// Sums up the whole capture, from its files.
+/// Sums up the whole capture from its files.
 void measure(const fs::path& out, const capture_cut& cut, capture_summary& summary) {
   const auto manifest = manifest_in(out);
   for (const captured_shard& s : manifest.shards) {
@@ -77,7 +77,7 @@ void measure(const fs::path& out, const capture_cut& cut, capture_summary& summa
                                 [](const auto& d) { return d.tokens == 0; });
 }
 
-/// Throws before the first document runs if the manifest would be larger than readers accept.
+/// Throws `error` before the first document runs if the manifest would be too large for readers.
 void require_readable_manifest(const input_check& inputs, const document_range& documents) {
   std::size_t values = 0;
   for (std::size_t i = documents.first; i < documents.second; ++i) values += 5 + inputs.documents[i].labels.size();
@@ -85,8 +85,8 @@ void require_readable_manifest(const input_check& inputs, const document_range& 
           " documents would be too large to be read; capture them in several parts, which programs read as one");
 }
 
-/// Notes that documents are too short for a scaling of the rotary embedding, or that buckets will hold too little for
-/// profiles of plasticity.
+/// Notes that documents are too short for a scaling of the rotary embedding, or that buckets will hold too few tokens
+/// for profiles of plasticity.
 void note_lengths(const prepared_capture& prepared, const input_check& inputs, bool usual_buckets,
                   std::ostream& notes) {
   const capture_manifest& m = prepared.manifest;
@@ -117,7 +117,7 @@ void note_lengths(const prepared_capture& prepared, const input_check& inputs, b
           << "documents together: few for a query model; more documents, --rate or --moments give it more\n";
 }
 
-/// All that a capture needs before its first document runs.
+/// A capture that is ready to run its first document.
 class ready_capture {
  public:
   ready_capture(const capture_options& options, std::ostream& notes, const capture_backend& backend,
@@ -130,7 +130,7 @@ class ready_capture {
         forward_(make_forward(backend, notes)),
         tokens_(load_tokenizer(options.inputs, options.model.path, prepared_)),
         documents_(options.inputs),
-        // All documents are read before the first is run, so that a bad line fails now, not after hours.
+        // Reads all documents before the first one runs, so that a bad line fails now, not after hours.
         inputs_(check_inputs(documents_, tokens_, prepared_.model, prepared_.manifest.context_length,
                              options.model.untrained ? std::filesystem::path() : options.model.path)),
         cut_(inputs_.documents, options.statistics.moments, options.run.part) {
@@ -157,7 +157,7 @@ class ready_capture {
                                .group = group});
   }
 
-  /// The state of the capture, which must be the same for all processes.
+  /// Returns the state of the capture, which must be the same on all processes.
   std::string state() const { return complete_ ? "complete" : runner_->adopted(); }
   void begin() {
     if (runner_) runner_->begin();

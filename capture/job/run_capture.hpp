@@ -12,19 +12,18 @@
 
 namespace qkgeom {
 
-/// Backends of a capture, from the program that runs it.
+/// Backends of a capture, which the program chooses.
 struct capture_backend {
-  moment_function moments{};  ///< needed where the options ask for moments
+  moment_function moments{};  ///< needed if the options ask for moments
   forward_pass_factory forward = cpu_forward_pass();
 };
 
-/// Summary of a capture run.
 struct capture_summary {
   index_t documents = 0, empty = 0, tokens = 0;  ///< tokens of this run
-  index_t rows = 0, shards = 0;                  ///< of the whole capture, earlier runs included
+  index_t rows = 0, shards = 0;                  ///< of the whole capture, with earlier runs
   std::uintmax_t bytes = 0;
   double seconds = 0;              ///< of forward passes and writing
-  double loss = 0, last_loss = 0;  ///< nats per token in this run; `last`: last fifth of the context
+  double loss = 0, last_loss = 0;  ///< nats per token in this run; `last_loss`: over the last fifth of the context
   double loss_tokens = 0, last_loss_tokens = 0;
   bool was_complete = false;
   std::string note{};  ///< `note_on_context`
@@ -36,11 +35,11 @@ struct capture_summary {
 /// byte as an undisturbed run writes it. Notes (for example on empty documents) go to `notes`. Throws `error`.
 ///
 /// The processes of `group` share out the documents and write one folder, all with the same arguments; its bytes do not
-/// depend on their number. The summary is that of all, on rank 0. A `part` has the bytes that the whole has for its
-/// documents; manifest.json names the part.
+/// depend on their number. Rank 0 returns the summary of all. A part has the bytes of the whole capture for its
+/// documents; its manifest.json names it.
 capture_summary run_capture(const capture_options& options, std::ostream& notes, const capture_backend& backend,
                             process_group& group);
-/// This process alone.
+/// Runs the capture on this process alone.
 capture_summary run_capture(const capture_options& options, std::ostream& notes, const capture_backend& backend = {});
 
 }  // namespace qkgeom

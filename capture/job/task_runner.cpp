@@ -44,7 +44,7 @@ task_runner::task_runner(const task_setup& setup)
   if (setup_.group.rank() == 0)
     own_ = adopted_;
   else
-    state_.moments.assign(state_.moments.size(), "");  // rank 0 has them
+    state_.moments.assign(state_.moments.size(), "");  // rank 0 keeps them
 }
 
 std::string task_runner::adopted() const {
@@ -92,7 +92,7 @@ void task_runner::adopt(const resume_state& earlier) {
           " belongs to a capture of other documents, another tokenizer or other weights");
   const auto listed = earlier.done.documents.value_or(std::vector<captured_document>{});
   std::vector<index_t> last(cut_.moment_range().second, -1);
-  std::size_t number = cut_.first_shard;  // shards and documents ascend
+  std::size_t number = cut_.first_shard;  // shards and documents are in ascending order
   auto first = listed.begin();
   for (const captured_shard& shard : earlier.done.shards) {
     while (number < cut_.end_shard && shard_name(static_cast<index_t>(number)) != shard.file) ++number;
@@ -105,7 +105,7 @@ void task_runner::adopt(const resume_state& earlier) {
     adopted_.insert_or_assign(number, shard);
     last[cut_.block_of(number)] = static_cast<index_t>(number);
   }
-  // A block's moments grow with its shards: the process that has the last of them has the hash of all.
+  // A block's moments grow with its shards: the process that wrote the last shard has the hash of all.
   if (!moments_) return;
   for (std::size_t b = 0; b < last.size(); ++b) {
     if (last[b] < 0) continue;
@@ -200,7 +200,7 @@ bool task_runner::finish(capture_summary& summary) {
       to = {shard_name(static_cast<index_t>(number)), {}, shard[1].get<index_t>(), shard[2].get<std::string>()};
       for (const auto& d : documents_of(number)) to.documents.push_back(d.index);
     }
-    // Above rank 0 stand blocks that this run has ended; those of rank 0 may be of an earlier run.
+    // Ranks above 0 list blocks that this run ended; rank 0 may list blocks of an earlier run.
     for (std::size_t b = 0; b < state_.moments.size(); ++b)
       if (const auto digest = found["moments"][b].get<std::string>(); !digest.empty()) state_.moments[b] = digest;
   }
@@ -212,7 +212,7 @@ bool task_runner::finish(capture_summary& summary) {
   extra[weights_field] = state_.weights;
   if (moments_) {
     const std::vector<std::string> digests(state_.moments.begin() + cut_.moment_range().first, state_.moments.end());
-    // A capture that was begun without these hashes ends without them.
+    // A capture begun without these hashes ends without them.
     if (std::find(digests.begin(), digests.end(), "") == digests.end()) extra[moments_hashes_field] = digests;
   }
   writer_.finish(extra);

@@ -24,7 +24,7 @@ namespace qkgeom {
 /// Manifest field: `checkpoint::fingerprint`.
 inline constexpr const char* weights_field = "weights_sha256";
 
-/// What a task runner works with; all of it must outlive the runner.
+/// Inputs of a task runner; all must outlive it.
 struct task_setup {
   const capture_options& options;
   const capture_manifest& manifest;
@@ -39,14 +39,13 @@ struct task_setup {
   process_group& group;
 };
 
-/// A running capture: takes one task after another, the documents of each in order, and writes a shard whenever one is
-/// full.
+/// Runs a capture: takes one task after another, each task's documents in order, and writes every full shard.
 class task_runner {
  public:
   explicit task_runner(const task_setup& setup);
-  /// What is known to be done, for comparison with other processes.
+  /// Returns the shards known to be complete, for comparison with other processes.
   std::string adopted() const;
-  /// Makes one file of the progress of earlier processes; on rank 0.
+  /// Merges the progress of earlier processes into one file; on rank 0.
   void begin();
   void run(const document_list& documents, capture_summary& summary);
 
@@ -55,21 +54,21 @@ class task_runner {
   index_t tokens_in(const document_range& range) const;
   /// Counts the shards of an earlier process.
   void adopt(const resume_state& earlier);
-  /// Reads this process' share of what is adopted: files must be those that were written.
+  /// Reads this process' share of the adopted files and checks them.
   void check_adopted() const;
   void save_state();
-  /// Captures the shards of a task that no earlier process has.
+  /// Captures the shards of a task that no earlier process has captured.
   void run_task(const shard_range& task, const document_list& documents, progress& bar, capture_summary& summary);
-  /// Documents [first, end) in words.
+  /// Names documents [first, end) in words.
   std::string names_of(std::size_t first, std::size_t end) const;
-  /// Gathers what all processes have done. Rank 0 writes manifest.json, which ends the capture; true there.
+  /// Gathers the work of all processes. Rank 0 writes manifest.json, which ends the capture, and returns true.
   bool finish(capture_summary& summary);
   bool ends_block(std::size_t shard) const;
-  /// File of the moments of a block up to this shard. A block's last shard completes its file.
+  /// Returns the file of a block's moments up to this shard. A block's last shard completes its file.
   std::filesystem::path moments_path(std::size_t shard) const;
   void write_moments();
-  /// Runs a batch of documents, `first` and those after it. Each layer hands them out in order, so that stores by layer
-  /// hold them in order whatever the batches.
+  /// Runs a batch of documents from `first` on. Each layer passes them on in order, so that stores by layer hold them
+  /// in order for any division into batches.
   void run_batch(std::size_t first, const std::vector<std::vector<std::int32_t>>& ids, progress& bar);
   void write_shard();
 
@@ -82,8 +81,8 @@ class task_runner {
   bool takes_moments_ = false;  // the forward pass fills the store itself
   std::optional<statistics_store> statistics_{};
   resume_state state_;
-  std::map<std::size_t, captured_shard> adopted_{};  // by number: of earlier runs
-  std::map<std::size_t, captured_shard> own_{};      // of this process; on rank 0 those of earlier runs too
+  std::map<std::size_t, captured_shard> adopted_{};  // by number: shards of earlier runs
+  std::map<std::size_t, captured_shard> own_{};      // shards of this process; on rank 0 those of earlier runs too
   std::size_t shard_ = 0;
 };
 

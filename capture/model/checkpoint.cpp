@@ -15,7 +15,7 @@
 namespace qkgeom {
 namespace {
 
-/// A tensor's name for errors, whole where it is one of a model's.
+/// Returns a tensor's name for errors; names of models are short enough to stay whole.
 std::string shown(const std::string& name) { return printable(name, 200); }
 
 template <class T>
@@ -25,7 +25,7 @@ T element(const std::byte* data, index_t i) {
   return x;
 }
 
-/// The values of E4M3: sign, four bits of exponent (bias 7), three of fraction; no infinities, NaN is all ones.
+/// Returns the values of E4M3: sign, four bits of exponent (bias 7), three of fraction; no infinities, NaN is all ones.
 const std::array<float, 256>& e4m3_values() {
   static const std::array<float, 256> values = [] {
     std::array<float, 256> all{};
@@ -41,11 +41,11 @@ const std::array<float, 256>& e4m3_values() {
   return values;
 }
 
-/// Rows and columns of a block of a matrix that share a scale, fewer at its edges.
+/// Rows and columns of a block that shares one scale; blocks at the edges are smaller.
 constexpr index_t fp8_block = 128;
 
-/// Rows of entries times their scales: one, or one per block. Rounded to bf16 where the scales are, as transformers
-/// dequantises them.
+/// Multiplies rows of entries by their scales, one or one per block; returns whether all are finite. Rounds to bf16 if
+/// the scales are bf16, as transformers does.
 bool widen_scaled(const tensor_entry& t, const tensor_entry& scales, index_t first, index_t count, index_t width,
                   bool to_bf16, float* out) {
   const auto& values = e4m3_values();
@@ -80,7 +80,7 @@ bool widen(const std::byte* data, index_t first, index_t count, bool to_bf16, fl
   return bad == 0;
 }
 
-/// Widens rows of a tensor of a GGUF file, in transformers' order.
+/// Widens rows of a tensor of a GGUF file, in transformers' order; returns whether all are finite.
 bool widen_rows(const named_tensor& t, index_t first, index_t count, index_t width, bool to_bf16, float* out) {
   bool finite = true;
   t.widen(first, count, width, out);
@@ -91,7 +91,7 @@ bool widen_rows(const named_tensor& t, index_t first, index_t count, index_t wid
   return finite;
 }
 
-/// Entry `i` of MXFP4 with an exponent per 32 entries. The lower half of a byte comes first.
+/// Returns entry `i` of MXFP4 with an exponent per 32 entries. The lower half of a byte comes first.
 float mxfp4(const std::byte* blocks, const std::byte* scales, index_t i) {
   const auto code = static_cast<unsigned>(blocks[i / 2]) >> (i % 2 * 4) & 15u;
   return mxfp4_scale(static_cast<unsigned>(scales[i / 32])) * mxfp4_values[code];
@@ -245,7 +245,7 @@ void checkpoint::check(const std::string& name, const std::vector<index_t>& shap
           ": tensor ", shown(name), " must be BF16, F16, F32 or F8_E4M3, not ", t.dtype);
 }
 
-/// The scales are named inverses, but they multiply.
+/// Finds the scales of an FP8 tensor; their names say inverses, but they are multiplied.
 const tensor_entry& checkpoint::scales_of(const std::string& name) const {
   const tensor_entry &t = entry(name), &s = entry(name + "_scale_inv");
   std::vector<index_t> blocks;
@@ -311,7 +311,7 @@ std::string checkpoint::fingerprint() const {
   sha256 hash;
   for (const auto& [name, s] : tensors_) {
     const tensor_entry& t = s.entry;
-    if (s.part) continue;  // of another one
+    if (s.part) continue;  // belongs to another tensor
     hash.add(name + ' ' + t.dtype + ' ' + shape_text(t.shape) + ' ' + std::to_string(t.bytes) + '\n');
     const std::size_t n = std::min(page, t.bytes);
     for (const std::size_t first : {std::size_t{0}, (t.bytes - n) / 2, t.bytes - n})

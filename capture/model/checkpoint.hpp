@@ -16,35 +16,35 @@
 
 namespace qkgeom {
 
-/// Which entries of a tensor that holds all experts of a layer are those of one expert's matrix: (r, c) is the tensor's
-/// entry first + r row + c column.
+/// The entries of one expert's matrix in a tensor that holds all experts of a layer: (r, c) is the tensor's entry first
+/// + r row + c column.
 struct expert_part {
   index_t first, row, column;
-  /// Of MXFP4, an exponent per 32 entries, of which `first` counts two a byte; else none.
+  /// MXFP4 scales: one exponent per 32 entries; null for other types. `first` counts entries, two per byte.
   const std::byte* scales = nullptr;
 };
 
 /// The weights of a model, mapped into memory: model.safetensors of a folder, or the shards that
-/// model.safetensors.index.json lists; or a GGUF file (`find_gguf`), whose tensors go by transformers' names, with
-/// their rows in its order; or weights that are drawn. Where the experts of a layer lie in one tensor, as GPT-OSS' do
-/// (`experts.gate_up_proj`, gate and up taking turns, input by output; or `..._blocks` and `..._scales` in MXFP4,
-/// output by input; of Llama 4 `feed_forward.experts.gate_up_proj`, gate before up; without biases output by input,
-/// gate before up), each expert has tensors of its own too (`experts.0.gate_proj.weight`, `.bias`).
+/// model.safetensors.index.json lists; or a GGUF file (`find_gguf`), with transformers' names and order of rows; or
+/// drawn weights. If one tensor holds the experts of a layer, each expert has tensors of its own too
+/// (`experts.0.gate_proj.weight`, `.bias`). Such tensors: GPT-OSS' `experts.gate_up_proj` (gate and up alternate, input
+/// by output) or `..._blocks` and `..._scales` in MXFP4 (output by input); Llama 4's
+/// `feed_forward.experts.gate_up_proj` (gate before up); others without biases (output by input, gate before up).
 class checkpoint {
  public:
-  /// Throws `error` naming the file that is missing or broken.
+  /// Opens a model's weights. Throws `error` naming the file that is missing or broken.
   explicit checkpoint(const std::filesystem::path& model);
-  /// The weights of a model that nobody trained; no file is read.
+  /// Draws the weights of an untrained model; reads no file.
   explicit checkpoint(untrained_weights drawn) : untrained_(std::move(drawn)) {}
 
   bool has(const std::string& name) const { return untrained_ ? untrained_->has(name) : tensors_.count(name) != 0; }
-  /// Whether it is in GGUF.
+  /// Returns whether the weights are in GGUF.
   bool is_gguf() const { return !tensors_.empty() && tensors_.begin()->second.gguf; }
-  /// Whether some weights are FP8. They are read as value times scale; activations are not quantised, as a model that
-  /// runs in FP8 would.
+  /// Returns whether some weights are FP8. They are read as value times scale; activations are not quantised, unlike in
+  /// a model that runs in FP8.
   bool has_fp8() const;
 
-  /// Entries of a row of a tensor: all but its first dimension.
+  /// Counts the entries of a tensor's row: the product of all dimensions but the first.
   static index_t row_size(const std::vector<index_t>& shape) {
     index_t n = 1;
     for (std::size_t i = 1; i < shape.size(); ++i) n *= shape[i];
@@ -56,24 +56,25 @@ class checkpoint {
   void check(const std::string& name, const std::vector<index_t>& shape) const;
 
   /// Reads rows [first, first + count) of the tensor `name` of shape `shape` (a vector has rows of one entry), widened
-  /// to f32. `to_bf16`: rounds them as a model loaded in bf16 does. Throws on NaN and Inf, naming tensor and entry.
+  /// to f32. `to_bf16`: rounds them as a model loaded in bf16 does. Throws `error` naming tensor and entry on NaN and
+  /// Inf.
   void read(const std::string& name, const std::vector<index_t>& shape, index_t first, index_t count, bool to_bf16,
             float* out) const;
 
-  /// Reads these rows rounded to bf16; BF16 weights are copied.
+  /// Reads rows rounded to bf16; BF16 weights are copied.
   void read_bf16(const std::string& name, const std::vector<index_t>& shape, index_t first, index_t count,
                  bf16* out) const;
 
-  /// SHA-256 of the tensors' names, types, shapes and sizes, and of the bytes at the beginning, the middle and the end
-  /// of each (a page of 4096): it tells one training state from another without reading all of it. The folder and the
-  /// division into files do not matter. Of drawn weights: `untrained_weights::fingerprint`.
+  /// Returns the SHA-256 of the tensors' names, types, shapes and sizes, and of the bytes at the beginning, the middle
+  /// and the end of each (a page of 4096): it tells training states apart without reading all of them. The folder and
+  /// the division into files do not matter. For drawn weights: `untrained_weights::fingerprint`.
   std::string fingerprint() const;
 
-  /// Releases the tensor's pages from this process' memory until it is read again. They stay in the system's cache.
+  /// Releases the tensor's pages from this process' memory until it is read again; the system's cache keeps them.
   void forget(const std::string& name) const;
 
  private:
-  /// A tensor and the file that holds it, one of two kinds.
+  /// A tensor and its file, of one of two kinds.
   struct stored {
     tensor_entry entry;
     std::shared_ptr<const safetensors_file> file{};

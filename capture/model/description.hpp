@@ -16,7 +16,7 @@
 
 namespace qkgeom {
 
-/// Heads of a layer's attention; query heads are as many in every layer.
+/// Heads of a layer's attention; every layer has the same number of query heads.
 struct head_shape {
   index_t key_heads = 0, head_dim = 0;
 
@@ -24,17 +24,17 @@ struct head_shape {
   bool operator==(const head_shape&) const = default;
 };
 
-/// What one decoder layer does differently from the others.
+/// Differences of one decoder layer from the others.
 struct layer_description {
   bool rope = true;
-  std::optional<index_t> window{};  ///< sliding window in tokens; none: full causal attention
+  std::optional<index_t> window{};  ///< sliding window in tokens; without a value: full causal attention
   std::optional<index_t> chunk{};   ///< tokens; queries see only keys of their own chunk of the document
   bool local_rope = false;          ///< rotates with `decoder_description::local_rope`
   bool skipped = false;             ///< the layer does nothing to text (it attends to images)
   bool delta = false;               ///< `decoder_description::delta` in place of attention; it has no queries and keys
   bool experts = false;             ///< its feed-forward is the mixture of experts
-  std::optional<head_shape> heads{};  ///< none: those of `decoder_description`
-  bool values_of_keys = false;        ///< values are products with the keys' matrix
+  std::optional<head_shape> heads{};  ///< without a value: `decoder_description`'s
+  bool values_of_keys = false;        ///< values come from the keys' matrix
 };
 
 enum class activation { silu, gelu, gelu_tanh };
@@ -49,8 +49,8 @@ enum class norm_kind {
   centred  ///< (x - mean) / sqrt(variance + eps) w
 };
 
-/// Norm of queries and keys, before rotation unless said otherwise. `each_rotated_head`: after it, without weights, in
-/// layers that rotate.
+/// Norm of queries and keys, before the rotation unless the name says otherwise. `each_rotated_head`: after it, without
+/// weights, in layers that rotate.
 enum class qk_norm { none, each_head, all_heads, each_head_after_rotation, each_rotated_head };
 
 enum class feed_forward_kind {
@@ -59,7 +59,7 @@ enum class feed_forward_kind {
   not_gated     ///< down(act(up x))
 };
 
-/// Names of a layer's tensors without `.weight`. Empty: the layer has no such norm.
+/// Names of a layer's tensors without `.weight`. Empty: no such norm.
 struct weight_names {
   std::string attention_norm = "input_layernorm", attention_out_norm{};
   std::string feed_forward_norm = "post_attention_layernorm", feed_forward_out_norm{};
@@ -67,67 +67,66 @@ struct weight_names {
   std::string stacked_qkv{};  ///< not empty: q, k, v are one matrix, rows of all q, of all k, of all v
   std::string q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm";
   std::string output = "self_attn.o_proj";
-  std::string gated = "mlp.";                              ///< before the names of `gated`'s three matrices
+  std::string gated = "mlp.";                              ///< prefix of the names of `gated`'s three matrices
   std::string up = "mlp.up_proj", down = "mlp.down_proj";  ///< `fused_gated`: gate and up
 };
 
-/// A mixture of experts: each token takes the `chosen` experts of largest probability, weighted by it.
+/// A mixture of experts: each token takes the `chosen` most probable experts, weighted by probability.
 struct experts_description {
   index_t count = 0, chosen = 0, width = 0;
   bool normalised = false;  ///< the chosen probabilities are divided by their sum
   bool biases = false;      ///< of router and experts
-  double limit = 0;         ///< not 0: of gate and up, whose product is (up + 1) gate sigmoid(1.702 gate)
+  double limit = 0;         ///< bound of gate and up, whose product is (up + 1) gate sigmoid(1.702 gate); 0: no bound
   std::string router = "mlp.gate", own = "mlp.experts.", shared = "mlp.shared_experts.";
-  bool scales_inputs = false;  ///< an expert's input, not its output, is multiplied: by the sigmoid of its logit
-  bool sigmoids = false;       ///< shares are sigmoids; experts are chosen by their sums with a correction each
-  /// With sigmoids: experts are chosen from `chosen_groups` of the `groups` alone, those whose best two have the
-  /// largest sums.
+  bool scales_inputs = false;  ///< multiplies an expert's input, not its output, by the sigmoid of its logit
+  bool sigmoids = false;       ///< shares are sigmoids; sigmoids plus a correction per expert choose
+  /// With sigmoids: the `chosen_groups` groups whose two best experts have the largest sums supply experts.
   index_t groups = 1, chosen_groups = 1;
-  double scale = 1;           ///< of sigmoids as weights
-  index_t shared_width = 0;   ///< of a feed-forward that every token takes besides; 0: there is none
-  bool gated_shared = false;  ///< its result is multiplied by a sigmoid of the token
+  double scale = 1;           ///< factor of sigmoids as weights
+  index_t shared_width = 0;   ///< width of a feed-forward that every token takes besides; 0: no such layer
+  bool gated_shared = false;  ///< multiplies its result by a sigmoid of the token
 };
 
-/// Latent attention (DeepSeek-AI 2024): a head's queries and keys are a part without rotary embedding and one with it,
-/// side by side. They and the values are products of short rows, which are normed; the rotated part of a key is that of
-/// all heads.
+/// Latent attention (DeepSeek-AI 2024): queries and keys of a head have a part without rotary embedding and one with
+/// it, side by side. They and the values are products of latent rows, which are normed; all heads share the rotated
+/// part of a key.
 struct latent_description {
-  index_t query_rank = 0;          ///< length of the rows of queries; 0: queries are products of hidden states
-  index_t key_rank = 0;            ///< length of the rows of values and of the keys' parts without rotation
+  index_t query_rank = 0;          ///< length of the latent rows of queries; 0: queries are products of hidden states
+  index_t key_rank = 0;            ///< length of the latent rows of values and of keys' parts without rotation
   index_t plain = 0, rotated = 0;  ///< channels of the two parts
   index_t value_dim = 0;           ///< channels of a value, at most those of a head
-  bool bias = false;               ///< of the maps to the short rows
-  bool pairs = true;               ///< the rotated part is stored in neighbouring pairs; rows have halves all the same
-  static constexpr double eps = 1e-6;  ///< of the short rows' norms
+  bool bias = false;               ///< whether the maps to the latent rows have biases
+  bool pairs = true;               ///< weights store the rotated part in neighbouring pairs; captured rows have halves
+  static constexpr double eps = 1e-6;  ///< of the latent rows' norms
 };
 
 /// A gated delta net (Yang et al. 2024): each value head keeps a state (key_dim, value_dim) that fades and learns with
-/// each token; queries, keys and values pass a convolution over the last tokens first.
+/// each token; queries, keys and values are first convolved over the last tokens.
 struct delta_description {
   index_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
-  index_t kernel = 4;        ///< tokens of the convolution, its own included
-  bool by_key_head = false;  ///< the rows of its input matrix are stored key head by key head,
-  bool apart = false;        ///< only those of rates and decays; queries, keys, values and gates are apart
+  index_t kernel = 4;        ///< tokens of the convolution, the current one included
+  bool by_key_head = false;  ///< the input matrix is stored key head by key head,
+  bool apart = false;        ///< only its rates and decays are; queries, keys, values and gates are apart
 
   QKGEOM_HD index_t values() const { return value_heads * value_dim; }
-  QKGEOM_HD index_t channels() const { return 2 * key_heads * key_dim + values(); }  ///< of the convolution
+  QKGEOM_HD index_t channels() const { return 2 * key_heads * key_dim + values(); }  ///< channels of the convolution
   QKGEOM_HD index_t width() const { return channels() + values() + 2 * value_heads; }
   QKGEOM_HD index_t state_width() const { return channels() + 2 * value_heads; }
 };
 
-/// A decoder as data: all that the forward pass needs to know about a model besides its weights.
+/// A decoder as data: all that the forward pass needs to know about a model besides weights.
 struct decoder_description {
   std::string model_type;
   index_t hidden = 0, feed_forward = 0, vocabulary = 0;
   index_t query_heads = 0, key_heads = 0, head_dim = 0;
   index_t context = 0;             ///< tokens, max_position_embeddings
-  index_t embedding_rows = 0;      ///< 0: as many as the vocabulary
-  bool tied = false;               ///< the embedding is the output matrix where there is no other
-  double logit_scale = 1;          ///< logits of the output matrix are multiplied by it,
+  index_t embedding_rows = 0;      ///< 0: the vocabulary
+  bool tied = false;               ///< the embedding is the output matrix if there is no other
+  double logit_scale = 1;          ///< factor of logits,
   double logit_cap = 0;            ///< then x becomes c tanh(x / c); 0: no cap
   bool scaled_embedding = false;   ///< embeddings times sqrt(hidden)
-  double embedding_scale = 1;      ///< embeddings times it
-  double residual_scale = 1;       ///< what attention and feed-forward add to the hidden state is multiplied by it
+  double embedding_scale = 1;      ///< factor of embeddings
+  double residual_scale = 1;       ///< factor of attention and feed-forward before they are added to the hidden state
   bool parallel_residual = false;  ///< attention and feed-forward read the same hidden state
   bool adds_in_order = false;      ///< a parallel attention is added to the hidden state before the feed-forward is
   bool qkv_bias = false, output_bias = false, feed_forward_bias = false;
@@ -137,15 +136,15 @@ struct decoder_description {
   double norm_eps = 1e-6;
   qk_norm qk = qk_norm::none;
   bool value_norm = false;              ///< each head's value is normed, without weights
-  bool layer_factor = false;            ///< hidden states are multiplied by a number of each layer at its end
-  std::optional<double> score_scale{};  ///< none: head_dim^-1/2
-  double score_cap = 0;                 ///< scores x, scaled, become c tanh(x / c) before the softmax; 0: no cap
-  bool sinks = false;                   ///< each query head has a logit of no key, which enters its softmax
+  bool layer_factor = false;            ///< hidden states are multiplied by a number of the layer at its end
+  std::optional<double> score_scale{};  ///< without a value: head_dim^-1/2
+  double score_cap = 0;                 ///< scaled scores x become c tanh(x / c) before the softmax; 0: no cap
+  bool sinks = false;                   ///< each query head has one more logit in its softmax, without a key
   std::optional<query_growth> growth{};
-  bool growth_unrotated = false;  ///< it is that of layers without rotary embedding, and counts positions from 1
+  bool growth_unrotated = false;  ///< queries grow in layers without rotary embedding, and positions count from 1
   std::optional<latent_description> latent{};
   std::optional<delta_description> delta{};
-  bool gated_output = false;  ///< attention's result is multiplied by sigmoids; q_proj holds a head's, after its query
+  bool gated_output = false;  ///< sigmoids multiply attention's result; q_proj holds a head's, after its query
   std::optional<experts_description> experts{};
   rope_description rope;
   std::optional<rope_description> local_rope{};
@@ -153,15 +152,15 @@ struct decoder_description {
   weight_names names{};
   std::string embedding = "embed_tokens", final_norm = "norm";
   std::vector<std::string> outputs{"lm_head.weight", "language_model.lm_head.weight"};  ///< full names
-  std::vector<std::string> prefixes{"model."};  ///< of tensor names: the first under which there is an embedding
+  std::vector<std::string> prefixes{"model."};  ///< of tensor names; the first with an embedding counts
 
-  /// Tokens that the model was made for, the scaling of its rotary embedding included.
+  /// Returns the tokens that the model was made for, the scaling of its rotary embedding included.
   index_t longest_context() const { return std::max(context, rope.scaled_context); }
-  /// Whether a layer gives queries and keys.
+  /// Returns whether a layer has queries and keys.
   bool attends(index_t l) const { return !layers[l].skipped && !layers[l].delta; }
   head_shape heads_of(const layer_description& l) const { return l.heads.value_or(head_shape{key_heads, head_dim}); }
   index_t value_dim(const layer_description& l) const { return latent ? latent->value_dim : heads_of(l).head_dim; }
-  /// Channels of a head, and of all key heads of a token, in the layer that has most.
+  /// Returns the channels of a head in the layer that has most; `widest_keys` those of all key heads.
   index_t widest_head() const {
     index_t most = head_dim;
     for (const layer_description& l : layers) most = std::max(most, heads_of(l).head_dim);
@@ -178,31 +177,31 @@ struct decoder_description {
 
 using family_reader = decoder_description(const json_value& config);
 
-/// One line of the table of families: how a model_type's config.json becomes a description.
+/// A line of the table of families, which maps a model_type's config.json to a description.
 struct decoder_family {
   std::string_view model_type;
   family_reader* read;
-  /// If it is not empty, `read` is given the object text_config; this is the model_type of one that does not have any.
+  /// Not empty: `read` gets the object text_config, whose model_type this is if it lacks one.
   std::string_view text_type{};
-  bool text_type_alone = true;             ///< a config.json of the text alone, of `text_type`, is of this family too
-  std::string_view name{};                 ///< models, as docs/capture.md lists them; empty: those of the line before
-  std::vector<std::string_view> fields{};  ///< that change what enters the attention, and that few families know
+  bool text_type_alone = true;             ///< a config.json of `text_type`, for text alone, is of this family too
+  std::string_view name{};                 ///< models in docs/capture.md; empty: those of the line before
+  std::vector<std::string_view> fields{};  ///< fields that change what enters the attention and that few families know
 };
 
-/// The table of families (families.cpp).
+/// Returns the table of families (families.cpp).
 std::span<const decoder_family> decoder_families();
-/// The `model_type`s of config.json that a line reads.
+/// Lists the `model_type`s of config.json that a line reads.
 std::vector<std::string_view> model_types(const decoder_family& family);
 
 /// Describes the model of a parsed config.json. Throws `error` that names an unknown family, an unsupported feature or
-/// the bad field.
+/// a bad field.
 decoder_description read_description(const nlohmann::json& config);
 
-/// config.json with its rotary scaling replaced by `scaling`: "none", "linear:FACTOR", "dynamic:FACTOR",
+/// Replaces the rotary scaling of a config.json by `scaling`: "none", "linear:FACTOR", "dynamic:FACTOR",
 /// "yarn:FACTOR:ORIGINAL_CONTEXT" or "llama3:FACTOR:LOW:HIGH:ORIGINAL_CONTEXT". The base frequency stays.
 nlohmann::json with_rope_scaling(nlohmann::json config, const std::string& scaling);
 
-/// config.json with `theta` as base of the rotary frequencies. Throws for families with several bases (Gemma 3).
+/// Sets the base of the rotary frequencies of a config.json. Throws for families with several bases (Gemma 3).
 nlohmann::json with_rope_theta(nlohmann::json config, double theta);
 
 }  // namespace qkgeom

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The table of decoder families. Facts about a family belong into its reader alone.
+// The table of decoder families. Facts about a family belong in its reader alone.
 #include <algorithm>
 #include <span>
 
@@ -8,7 +8,7 @@
 
 namespace qkgeom {
 
-/// The readers of the families, in families_*.cpp.
+/// Readers of the families, in families_*.cpp.
 family_reader read_llama, read_llama4_text, read_smollm3, read_mistral, read_ministral, read_ministral3,
     read_mistral3_text, read_qwen2, read_qwen3, read_qwen3_moe, read_qwen3_5_text, read_qwen3_5_moe_text,
     read_qwen3_next, read_mllama_text, read_gemma3_text, read_gemma4_text, read_gemma4_unified_text, read_glm,
@@ -17,7 +17,7 @@ family_reader read_llama, read_llama4_text, read_smollm3, read_mistral, read_min
 
 namespace {
 
-/// docs/capture.md has a row for each line with a name here, with its `model_type`s and those that follow.
+/// docs/capture.md has a row for each line with a name here, with its `model_type`s and those of the next lines.
 const std::vector<decoder_family> families{
     {.model_type = "llama", .read = read_llama, .name = "Llama 1, 2, 3"},
     {.model_type = "mllama",
@@ -87,7 +87,7 @@ const std::vector<decoder_family> families{
      .fields = {"kv_lora_rank"}},
     {.model_type = "gpt_neox", .read = read_gpt_neox, .name = "Pythia, GPT-NeoX"}};
 
-/// The text model of a config.json with images.
+/// Reads the text model of a config.json with images.
 decoder_description read_text_part(const json_value& config, const decoder_family& family) {
   const json_value text = config["text_config"].object();
   nlohmann::json named = text.raw();
@@ -99,7 +99,7 @@ decoder_description read_text_part(const json_value& config, const decoder_famil
   return model;
 }
 
-/// Refuses fields of other families that change what enters the attention: this one would be computed without them.
+/// Refuses fields of other families that change what enters the attention, since this family's reader ignores them.
 void refuse_foreign_fields(const json_value& config, const decoder_family& family, const std::string& type) {
   for (const decoder_family& other : families)
     for (const std::string_view field : other.fields)
@@ -108,7 +108,7 @@ void refuse_foreign_fields(const json_value& config, const decoder_family& famil
               config.where(), ": the field ", field, " does not belong to model_type ", type);
 }
 
-/// Weights in FP8 are read with one scale, or one per block of 128 x 128, and experts in MXFP4.
+/// Refuses quantised weights other than FP8 with one scale or one per block of 128 x 128, and experts in MXFP4.
 void refuse_quantisation(const json_value& config) {
   const auto quantised = config.object("quantization_config");
   if (!quantised) return;
@@ -119,7 +119,7 @@ void refuse_quantisation(const json_value& config) {
           " is not supported; supported: fp8 with one scale per tensor or per block of 128 x 128, mxfp4");
 }
 
-/// Holds `layer_types`, which not every family reads, against the layers: none may be taken for full attention.
+/// Compares `layer_types`, which not every family reads, with the layers: none may be taken for full attention.
 void check_layer_types(const json_value& config, const decoder_description& model) {
   const auto* types = layer_list(config, "layer_types", model.layers.size());
   if (!types) return;

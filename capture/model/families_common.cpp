@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the readers of several families share.
+// Functions that the readers of several families share.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -163,7 +163,7 @@ activation read_activation(const json_value& config, const char* field, const st
 
 namespace {
 
-/// The part of config.json that describes the text model. Ministral 3's rotary parameters are added where it has none.
+/// Returns the text model's part of config.json, with Ministral 3's rotary parameters if it has none.
 nlohmann::json& text_part(nlohmann::json& config) {
   nlohmann::json& text = config.contains("text_config") ? config["text_config"] : config;
   require(text.is_object(), "config.json: text_config must hold a JSON object");
@@ -172,7 +172,7 @@ nlohmann::json& text_part(nlohmann::json& config) {
   return text;
 }
 
-/// The model type of the text part, which a config may name outside of it.
+/// Returns the model type of the text part, which a config may name outside of it.
 std::string type_of(const nlohmann::json& text, const nlohmann::json& config) {
   return text.value("model_type", config.value("model_type", ""));
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Families with layers of gated delta nets between those of attention.
+// Families with layers of gated delta nets among layers of attention.
 #include "capture/model/family_readers.hpp"
 
 namespace qkgeom {
 
 namespace {
 
-/// What Qwen 3.5 and Qwen 3 Next share.
+/// Reads the fields that Qwen 3.5 and Qwen 3 Next share.
 decoder_description read_hybrid(const json_value& config, const family_defaults& defaults) {
   decoder_description model = read_common(config, defaults);
   read_attention_bias(config, model);
@@ -31,7 +31,7 @@ decoder_description read_hybrid(const json_value& config, const family_defaults&
   return model;
 }
 
-/// Experts beside a gated feed-forward of all tokens.
+/// Reads experts beside a gated feed-forward of all tokens.
 experts_description read_gated_experts(const json_value& config, index_t least, experts_description otherwise) {
   otherwise.normalised = otherwise.gated_shared = true;
   otherwise.shared = "mlp.shared_expert.";
@@ -41,7 +41,7 @@ experts_description read_gated_experts(const json_value& config, index_t least, 
 
 }  // namespace
 
-/// Qwen 3.5: each fourth layer attends, with gates on its result; the others are gated delta nets.
+/// Reads Qwen 3.5: each fourth layer attends, with gates on its result; the others are gated delta nets.
 decoder_description read_qwen3_5_text(const json_value& config) {
   return read_hybrid(config, {.hidden = 4096,
                               .feed_forward = 12288,
@@ -54,7 +54,7 @@ decoder_description read_qwen3_5_text(const json_value& config) {
                               .rope = {.partial = 0.25, .may_be_partial = true}});
 }
 
-/// Qwen 3 Next: the same layers with experts, beside a gated feed-forward of all tokens.
+/// Reads Qwen 3 Next: the same layers with experts, beside a gated feed-forward of all tokens.
 decoder_description read_qwen3_next(const json_value& config) {
   decoder_description model = read_hybrid(config, {.hidden = 2048,
                                                    .feed_forward = 5632,
@@ -66,13 +66,13 @@ decoder_description read_qwen3_next(const json_value& config) {
                                                    .context = 32768,
                                                    .rope = {.partial = 0.25, .may_be_partial = true}});
   model.delta->by_key_head = true;
-  model.delta->apart = config.boolean("linear_projections_apart").value_or(false);  // of GGUF
+  model.delta->apart = config.boolean("linear_projections_apart").value_or(false);  // set by the GGUF reader
   model.experts = read_gated_experts(config, 0, {.count = 512, .chosen = 10, .width = 512});
   set_sparse_layers(config, model);
   return model;
 }
 
-/// Qwen 3.5 with experts in every layer, whose chosen probabilities are always divided by their sum.
+/// Reads Qwen 3.5 with experts in every layer, whose chosen probabilities are always divided by their sum.
 decoder_description read_qwen3_5_moe_text(const json_value& config) {
   decoder_description model = read_hybrid(config, {.hidden = 2048,
                                                    .feed_forward = 512,

@@ -8,9 +8,9 @@
 namespace qkgeom {
 namespace {
 
-/// What Gemma 2, 3 and 4 share.
+/// Reads the fields that Gemma 2, 3 and 4 share.
 decoder_description read_gemma_shape(const json_value& config, const family_defaults& defaults) {
-  const auto* both = config.find("use_bidirectional_attention");  // "vision": between the parts of an image alone
+  const auto* both = config.find("use_bidirectional_attention");  // "vision": within an image alone
   require(!both || *both == false || *both == "vision", config.where(),
           ": use_bidirectional_attention is not supported");
   decoder_description model = read_shape(config, defaults);
@@ -25,18 +25,18 @@ decoder_description read_gemma_shape(const json_value& config, const family_defa
   return model;
 }
 
-/// A cap c tanh(x / c), `otherwise` where config.json lacks the field, none (0) where it is null.
+/// Reads a cap c tanh(x / c): `otherwise` where config.json lacks the field, 0 (no cap) where it is null.
 double read_cap(const json_value& config, const char* field, double otherwise) {
   return config.raw().contains(field) ? config.positive(field).value_or(0) : otherwise;
 }
 
-/// What the forms of Gemma 4 have where config.json is silent.
+/// Defaults of the forms of Gemma 4 for fields that config.json lacks.
 struct gemma4_defaults {
   index_t context, window, per_layer;  ///< tokens, tokens, channels of per-layer embeddings
 };
 
-/// Heads of layer i where they are not those of config.json's top: `per_layer_config`, as transformers 5 writes it, or
-/// the fields of full layers.
+/// Reads the heads of layer i where they differ from config.json's top: `per_layer_config`, as transformers 5 writes
+/// it, or the fields of full layers.
 head_shape read_heads(const json_value& config, const decoder_description& model, std::size_t i) {
   const index_t head_dim = model.head_dim, key_heads = model.key_heads;
   if (const auto layers = config.object("per_layer_config")) {
@@ -54,7 +54,7 @@ head_shape read_heads(const json_value& config, const decoder_description& model
           config.integer("global_head_dim", 1, 1024).value_or(512)};
 }
 
-/// Gemma 4 without per-layer embeddings and experts. The description's heads are those of full layers.
+/// Reads Gemma 4 without per-layer embeddings and experts. The description's heads are those of full layers.
 decoder_description read_gemma4_form(const json_value& config, const gemma4_defaults& form) {
   require(config.integer("hidden_size_per_layer_input", 0, 1 << 24).value_or(form.per_layer) == 0, config.where(),
           ": hidden_size_per_layer_input is not 0: per-layer embeddings are not supported");
@@ -112,7 +112,7 @@ decoder_description read_gemma4_form(const json_value& config, const gemma4_defa
 
 }  // namespace
 
-/// Gemma 2: scores and logits pass soft caps; every other layer slides.
+/// Reads Gemma 2: soft caps bound scores and logits; every other layer has a window.
 decoder_description read_gemma2(const json_value& config) {
   decoder_description model = read_gemma_shape(config, {.hidden = 2304,
                                                         .feed_forward = 9216,
@@ -161,7 +161,7 @@ decoder_description read_gemma4_text(const json_value& config) {
   return read_gemma4_form(config, {.context = 131072, .window = 512, .per_layer = 256});
 }
 
-/// The form without encoders of images and sound.
+/// Reads Gemma 4 without encoders of images and sound.
 decoder_description read_gemma4_unified_text(const json_value& config) {
   return read_gemma4_form(config, {.context = 262144, .window = 1024, .per_layer = 0});
 }

@@ -7,13 +7,13 @@
 namespace qkgeom {
 namespace {
 
-/// The ranks of the short rows, and the parts of a head.
+/// Reads the ranks of the latent rows and the two parts of a head.
 latent_description read_latent(const json_value& config) {
   const auto size = [&](const char* field, index_t otherwise) {
     return config.integer(field, 1, index_t{1} << 20).value_or(otherwise);
   };
   latent_description l;
-  const bool silent = !config.raw().contains("q_lora_rank");  // null: queries have no short rows
+  const bool silent = !config.raw().contains("q_lora_rank");  // null: queries have no latent rows
   l.query_rank = size("q_lora_rank", silent ? 1536 : 0);
   l.key_rank = size("kv_lora_rank", 512);
   l.plain = size("qk_nope_head_dim", 128);
@@ -28,7 +28,7 @@ latent_description read_latent(const json_value& config) {
   return l;
 }
 
-/// YaRN's share of the scale of scores: 1 where config.json does not name `mscale_all_dim`.
+/// Returns YaRN's factor of scores: 1 where config.json does not name `mscale_all_dim`.
 double growth_of_scores(const json_value& config) {
   const auto given = rope_dictionary(config);
   if (!given) return 1;
@@ -41,13 +41,13 @@ double growth_of_scores(const json_value& config) {
 
 }  // namespace
 
-/// DeepSeek V3, its successors and Kimi K2: latent attention, experts chosen within groups by corrected sigmoids beside
-/// a feed-forward of all tokens, after some layers without experts. The layers behind the last, which predict several
-/// tokens, are not read.
+/// Reads DeepSeek V3, its successors and Kimi K2: latent attention, experts chosen within groups by corrected sigmoids
+/// beside a feed-forward of all tokens, after some layers without experts. Layers behind the last, which predict
+/// several tokens, are not read.
 decoder_description read_deepseek_v3(const json_value& config) {
   const latent_description latent = read_latent(config);
   nlohmann::json plain = config.raw();
-  plain["head_dim"] = latent.rotated;  // what the rotary embedding counts
+  plain["head_dim"] = latent.rotated;  // the channels that the rotary embedding counts
   plain.erase("num_key_value_heads");
   decoder_description model = read_common(
       json_value(plain, config.where()),

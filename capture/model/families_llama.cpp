@@ -19,7 +19,7 @@ decoder_description read_llama(const json_value& config) {
   return model;
 }
 
-/// SmolLM3: some layers have no rotary embedding (`no_rope_layers` holds 1 where there IS one); only these may slide.
+/// Reads SmolLM3: layers with a 0 in `no_rope_layers` do not rotate; without `layer_types` these have the window.
 decoder_description read_smollm3(const json_value& config) {
   decoder_description model =
       read_common(config, {.key_heads = 4, .context = 32768, .tied = true, .rope = {.theta = 2e6}});
@@ -30,7 +30,7 @@ decoder_description read_smollm3(const json_value& config) {
   return model;
 }
 
-/// Mistral: no biases; all layers have a window, 4096 tokens where config.json has no field for it.
+/// Reads Mistral: no biases; all layers have a window, 4096 tokens where config.json has no field for it.
 decoder_description read_mistral(const json_value& config) {
   decoder_description model = read_common(config, {.feed_forward = 14336, .key_heads = 8, .context = 131072});
   set_window(model, read_window(config, 4096));
@@ -54,7 +54,7 @@ const nlohmann::json& ministral3_rope() {
   return released;
 }
 
-/// Ministral 3: YaRN, and queries that grow with their position.
+/// Reads Ministral 3: YaRN; queries grow with their position.
 decoder_description read_ministral3(const json_value& config) {
   const family_defaults defaults{.hidden = 4096,
                                  .feed_forward = 14336,
@@ -90,7 +90,7 @@ decoder_description read_mistral3_text(const json_value& config) {
 
 namespace {
 
-/// Qwen 2 and 3: with `use_sliding_window`, layers from max_window_layers on have a window.
+/// Reads the windows of Qwen 2 and 3: with `use_sliding_window`, layers from max_window_layers on have one.
 void read_qwen_windows(const json_value& config, decoder_description& model) {
   const index_t first = config.integer("max_window_layers", 0, 65536).value_or(28);
   set_windows(config, model, read_switched_window(config, 4096),
@@ -126,7 +126,7 @@ decoder_description read_qwen3_moe(const json_value& config) {
   return model;
 }
 
-/// Granite: embeddings, scores, what layers add and logits are scaled by the config's multipliers.
+/// Reads Granite: the config's multipliers scale embeddings, scores, residual additions and logits.
 decoder_description read_granite(const json_value& config) {
   decoder_description model = read_llama(config);
   const auto multiplier = [&](const char* name) { return config.positive(name).value_or(1); };
@@ -152,8 +152,8 @@ decoder_description read_seed_oss(const json_value& config) {
   return model;
 }
 
-/// HunYuan: queries and keys are normed after the rotation. A "dynamic" scaling with `alpha` is a larger base, whatever
-/// the length of a document.
+/// Reads HunYuan: queries and keys are normed after the rotation. A "dynamic" scaling with `alpha` means a larger base
+/// for documents of every length.
 decoder_description read_hunyuan(const json_value& config) {
   nlohmann::json fixed = config.raw();
   double alpha = 1;
@@ -180,7 +180,7 @@ decoder_description read_hunyuan(const json_value& config) {
   return model;
 }
 
-/// Phi 3 and 4 mini: q, k, v are one matrix, and gate and up; scaling by "longrope", in older files "su" or "yarn".
+/// Reads Phi 3 and 4 mini: q, k, v are one matrix, gate and up another; scaling by "longrope" (older: "su", "yarn").
 decoder_description read_phi3(const json_value& config) {
   nlohmann::json named = config.raw();
   for (const char* name : {"rope_scaling", "rope_parameters"}) {
@@ -208,7 +208,7 @@ decoder_description read_phi3(const json_value& config) {
   return model;
 }
 
-/// Llama 3.2 with images: layers that attend to an image do nothing without one.
+/// Reads Llama 3.2 with images: layers that attend to an image do nothing without one.
 decoder_description read_mllama_text(const json_value& config) {
   const family_defaults defaults{.hidden = 4096,
                                  .feed_forward = 14336,

@@ -5,8 +5,8 @@
 
 namespace qkgeom {
 
-/// Llama 4: three layers of four rotate, norm queries and keys after that, and attend within chunks of the document;
-/// the others see all, and their queries grow. Experts take inputs times the sigmoid of their logit.
+/// Reads Llama 4: three layers of four rotate, norm queries and keys after it, and attend within chunks of the
+/// document; the others see all keys, and their queries grow. Experts multiply inputs by the sigmoid of their logit.
 decoder_description read_llama4_text(const json_value& config) {
   decoder_description model = read_common(config, {.hidden = 5120,
                                                    .feed_forward = 8192,
@@ -21,7 +21,7 @@ decoder_description read_llama4_text(const json_value& config) {
   read_attention_bias(config, model);
   model.rope.interleaved = model.rope.exact = model.rope.exact_table = true;
   model.prefixes = wrapped_prefixes;
-  nlohmann::json listed = config.raw();  // an empty list counts as none
+  nlohmann::json listed = config.raw();  // an empty list counts as a missing one
   if (listed.contains("no_rope_layers") && listed["no_rope_layers"].empty()) listed.erase("no_rope_layers");
   read_rotating_layers(json_value(listed, config.where()), model);
   const auto* chunk = config.find("attention_chunk_size");

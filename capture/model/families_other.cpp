@@ -4,7 +4,7 @@
 
 namespace qkgeom {
 
-/// GLM rotates half of a head's channels, in neighbouring pairs; gate and up are one matrix.
+/// Reads GLM, which rotates half of a head's channels, in neighbouring pairs; gate and up are one matrix.
 decoder_description read_glm(const json_value& config) {
   decoder_description model = read_common(config, {.key_heads = 2,
                                                    .head_dim = 128,
@@ -25,8 +25,8 @@ decoder_description read_glm4(const json_value& config) {
   return model;
 }
 
-/// GLM 4.5: experts chosen by corrected sigmoids beside a feed-forward of all tokens, after some layers without
-/// experts. The layers behind the last, which predict several tokens, are not read.
+/// Reads GLM 4.5: experts chosen by corrected sigmoids beside a feed-forward of all tokens, after some layers without
+/// experts. Layers behind the last, which predict several tokens, are not read.
 decoder_description read_glm4_moe(const json_value& config) {
   decoder_description model = read_common(config, {.hidden = 4096,
                                                    .feed_forward = 10944,
@@ -46,7 +46,7 @@ decoder_description read_glm4_moe(const json_value& config) {
   return model;
 }
 
-/// OLMo 2 norms the outputs of attention and feed-forward, not their inputs, and queries and keys over all heads.
+/// Reads OLMo 2, which norms outputs of attention and feed-forward, not inputs; q and k are normed over all heads.
 decoder_description read_olmo2(const json_value& config) {
   decoder_description model = read_common(config, {.norm_eps = 1e-5});
   read_attention_bias(config, model);
@@ -57,7 +57,7 @@ decoder_description read_olmo2(const json_value& config) {
   return model;
 }
 
-/// OLMo 3: OLMo 2 with a window in three layers of four, in which no scaling of the rotary embedding counts.
+/// Reads OLMo 3: OLMo 2 with a window in three layers of four, which ignore the scaling of the rotary embedding.
 decoder_description read_olmo3(const json_value& config) {
   nlohmann::json plain = config.raw();
   plain.erase("rope_scaling");
@@ -71,7 +71,7 @@ decoder_description read_olmo3(const json_value& config) {
   return model;
 }
 
-/// EXAONE 4 norms the outputs of attention and feed-forward; where some layers slide, the full ones do not rotate.
+/// Reads EXAONE 4, which norms outputs of attention and feed-forward; if some layers slide, full ones do not rotate.
 decoder_description read_exaone4(const json_value& config) {
   decoder_description model = read_common(config, {.norm_eps = 1e-5});
   model.qk = qk_norm::each_head;
@@ -93,7 +93,7 @@ decoder_description read_exaone4(const json_value& config) {
   return model;
 }
 
-/// Cohere 2: one norm feeds attention and feed-forward; full layers do not rotate.
+/// Reads Cohere 2: one norm feeds attention and feed-forward; full layers do not rotate.
 decoder_description read_cohere2(const json_value& config) {
   decoder_description model = read_common(config, {.hidden = 8192,
                                                    .feed_forward = 22528,
@@ -114,7 +114,7 @@ decoder_description read_cohere2(const json_value& config) {
   return model;
 }
 
-/// GPT-OSS: a sink in each head's softmax, a window in every other layer, experts with biases and clamped gates.
+/// Reads GPT-OSS: a sink in each head's softmax, a window in every other layer, experts with biases and clamped gates.
 decoder_description read_gpt_oss(const json_value& config) {
   nlohmann::json whole = config.raw();
   if (!rope_dictionary(config))
@@ -148,7 +148,7 @@ decoder_description read_gpt_oss(const json_value& config) {
   return model;
 }
 
-/// GPT-NeoX and Pythia.
+/// Reads GPT-NeoX and Pythia.
 decoder_description read_gpt_neox(const json_value& config) {
   const rope_defaults rope{.theta = config.positive("rotary_emb_base").value_or(10000),
                            .partial = config.positive("rotary_pct").value_or(0.25),

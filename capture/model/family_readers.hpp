@@ -11,7 +11,7 @@ namespace qkgeom {
 /// A family's values for fields that config.json lacks. 0: the field is required.
 struct family_defaults {
   index_t hidden = 0, feed_forward = 0, vocabulary = 0, query_heads = 0, layers = 0;
-  index_t key_heads = 0;  ///< 0: as many as query heads
+  index_t key_heads = 0;  ///< 0: one per query head
   index_t head_dim = 0;   ///< 0: hidden / query heads
   index_t context = 2048;
   double norm_eps = 1e-6;
@@ -25,13 +25,13 @@ decoder_description read_shape(const json_value& config, const family_defaults& 
 /// Reads shape, rotary embedding and hidden_act (silu where it is absent).
 decoder_description read_common(const json_value& config, const family_defaults& defaults);
 
-/// Prefixes of the text model's tensors in checkpoints with images, older and newer ones.
+/// Prefixes of the text model's tensors in checkpoints with images, older and newer.
 inline const std::vector<std::string> wrapped_prefixes{"language_model.model.", "model.language_model.", "model."};
 
-/// The list `name` with an entry per layer, or more than that; nullptr if config.json has none.
+/// Returns the list `name` with at least one entry per layer; null if config.json has none.
 const nlohmann::json* layer_list(const json_value& config, const char* name, std::size_t layers);
 
-/// Sets `window` on the layers that `layer_types` calls sliding; without that list, on those for which `slides(i)`.
+/// Sets `window` on the layers that `layer_types` calls sliding; without that list, on layers for which `slides(i)`.
 template <class Slides>
 void set_windows(const json_value& config, decoder_description& model, std::optional<index_t> window, Slides&& slides) {
   const auto* types = layer_list(config, "layer_types", model.layers.size());
@@ -50,47 +50,47 @@ void set_windows(const json_value& config, decoder_description& model, std::opti
   }
 }
 
-/// The same window, or none, on every layer.
+/// Sets the same window on every layer; without a value, no window.
 void set_window(decoder_description& model, std::optional<index_t> window);
 
-/// As `set_windows`, where each `period`-th layer is full and the others slide, and no window means that all are full.
+/// Sets windows where each `period`-th layer is full and the others slide; without a window all are full.
 void set_alternating_windows(const json_value& config, decoder_description& model, index_t period);
 
-/// Reads rotary embeddings that full and sliding layers have of their own: `rope_parameters` by type of layer, or
-/// `rope_scaling` of the full layers; the bases where neither names one.
+/// Reads separate rotary embeddings of full and sliding layers: `rope_parameters` by type of layer, or `rope_scaling`
+/// of the full layers; the two bases are defaults.
 void read_ropes_by_type(const json_value& config, decoder_description& model, double full_theta, double sliding_theta);
 
-/// `sliding_window`; `otherwise` where it is absent, none where it is null.
+/// Reads `sliding_window`: `otherwise` where it is absent, no value where it is null.
 std::optional<index_t> read_window(const json_value& config, std::optional<index_t> otherwise);
-/// `read_window` where `use_sliding_window` is true, else none.
+/// Reads `read_window` where `use_sliding_window` is true, else returns no value.
 std::optional<index_t> read_switched_window(const json_value& config, std::optional<index_t> otherwise);
 
-/// The activation that `field` names; `otherwise` where it is absent. Throws on those that are not supported.
+/// Reads the activation that `field` names; `otherwise` where it is absent. Throws `error` on an unsupported one.
 activation read_activation(const json_value& config, const char* field, const std::string& otherwise);
 
-/// `attention_bias` switches the biases of q, k, v and output, as in most families.
+/// Reads `attention_bias`, which switches the biases of q, k, v and output in most families.
 void read_attention_bias(const json_value& config, decoder_description& model);
 
-/// Only the outputs of attention and feed-forward are normed, not their inputs.
+/// Norms the outputs of attention and feed-forward alone, not their inputs.
 void norm_outputs_alone(decoder_description& model);
 
-/// A mixture of experts: their number in the field `count`, or as transformers 5 writes it; `otherwise` where
-/// config.json lacks a field. Throws `error` where there are fewer than `least`, or fewer than a token takes.
+/// Reads a mixture of experts: their number from the field `count`, or as transformers 5 writes it; `otherwise` gives
+/// missing fields. Throws `error` if there are fewer than `least`, or fewer than a token takes.
 experts_description read_experts(const json_value& config, const char* count, index_t least,
                                  const experts_description& otherwise);
 
-/// Reads experts that corrected sigmoids choose, beside a feed-forward that all tokens take. All layers have them but
-/// the first `dense`; config.json may say another number. Without a field, an expert is as in `otherwise`.
+/// Reads experts that corrected sigmoids choose, beside a feed-forward that all tokens take. All layers but the first
+/// `dense` have them, unless config.json gives another number; `otherwise` gives missing fields.
 void read_sigmoid_experts(const json_value& config, decoder_description& model, const experts_description& otherwise,
                           index_t dense);
 
-/// Which layers rotate: `no_rope_layers` holds 1 where one does; without it, all but each `no_rope_layer_interval`-th.
+/// Reads which layers rotate: `no_rope_layers` holds 1 for one; without it, all but each `no_rope_layer_interval`-th.
 void read_rotating_layers(const json_value& config, decoder_description& model);
 
-/// Sets which layers have experts: each `decoder_sparse_step`-th, but those of `mlp_only_layers`.
+/// Sets the layers with experts: each `decoder_sparse_step`-th, except those in `mlp_only_layers`.
 void set_sparse_layers(const json_value& config, decoder_description& model);
 
-/// Ministral 3's rotary parameters where config.json has none.
+/// Returns Ministral 3's rotary parameters, for a config.json without them.
 const nlohmann::json& ministral3_rope();
 
 }  // namespace qkgeom

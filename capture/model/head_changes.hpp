@@ -18,10 +18,10 @@ struct head_change {
   bool ablate = false;                  ///< its output is 0
   std::vector<double> key_slope{};      ///< (d) per token; not empty: the head sees keys k - key_slope (t - centre)
   double centre = 0;                    ///< tokens
-  std::optional<cache_type> keys_as{};  ///< the head sees keys as a cache of this type gives them back
+  std::optional<cache_type> keys_as{};  ///< the head sees keys rounded by a cache of this type
 };
 
-/// Named changes that are made together.
+/// A name and the changes that are made together under it.
 struct condition {
   std::string name;
   std::vector<head_change> changes;

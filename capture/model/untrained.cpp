@@ -14,7 +14,7 @@
 namespace qkgeom {
 namespace {
 
-/// Four independent standard normals from 128 random bits (Box and Muller); their tails end at 6.8.
+/// Makes four independent standard normals of 128 random bits (Box and Muller); their tails end at 6.8.
 std::array<double, 4> normals(const std::array<std::uint32_t, 4>& bits) {
   std::array<double, 4> x{};
   for (int i = 0; i < 4; i += 2) {
@@ -26,7 +26,7 @@ std::array<double, 4> normals(const std::array<std::uint32_t, 4>& bits) {
   return x;
 }
 
-/// 64 bits of a name's SHA-256: the stream of the tensor's draws.
+/// Returns 64 bits of a name's SHA-256: the stream of the tensor's draws.
 std::array<std::uint32_t, 2> stream_of(const std::string& name) {
   const std::string hex = sha256().add(name).hex();
   const auto word = [&](std::size_t at) {
@@ -35,7 +35,7 @@ std::array<std::uint32_t, 2> stream_of(const std::string& name) {
   return {word(0), word(8)};
 }
 
-/// GPT-OSS draws the logits of its sinks and the biases of its routers, as matrices.
+/// Returns whether a vector is drawn like a matrix: GPT-OSS' logits of sinks and biases of routers.
 bool is_drawn_vector(const std::string& name) {
   return name.ends_with("self_attn.sinks") || name.ends_with("mlp.router.bias");
 }
@@ -61,7 +61,7 @@ void untrained_weights::read(const std::string& name, bool is_matrix, index_t fi
   const std::array<std::uint32_t, 2> key{static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)};
   for (index_t i = first; i < first + count;) {
     const auto block = static_cast<std::uint64_t>(i / 4);
-    // The top byte of the second word is the use of a stream in core/random.hpp; 255 is none of those.
+    // The top byte of the second word is a stream's use in core/random.hpp; no use there is 255.
     const auto bits = philox4x32({static_cast<std::uint32_t>(block),
                                   static_cast<std::uint32_t>(block >> 32) | 0xff000000u, stream[0], stream[1]},
                                  key);

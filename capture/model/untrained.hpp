@@ -17,26 +17,26 @@ namespace qkgeom {
 /// depends on the seed, the tensor's name and i alone.
 class untrained_weights {
  public:
-  /// Names of tensors and the form of norms are those of `model`; `deviation` is config.json's initializer_range.
+  /// Takes names of tensors and the form of norms from `model`; `deviation` is config.json's initializer_range.
   untrained_weights(const decoder_description& model, double deviation, std::uint64_t seed);
 
-  /// Whether the model has this embedding or output matrix. Other tensors are taken to be there.
+  /// Returns whether the model has this embedding or output matrix; all other tensors are assumed to exist.
   bool has(const std::string& name) const { return name == embedding_ || name == output_; }
 
-  /// Entries [first, first + count) of the tensor `name`, row-major; `is_matrix`: it has two dimensions.
+  /// Draws entries [first, first + count) of the tensor `name`, row-major; `is_matrix`: it has two dimensions.
   void read(const std::string& name, bool is_matrix, index_t first, index_t count, float* out) const;
 
-  /// SHA-256 of the seed and the deviation: it tells one draw from another.
+  /// Returns the SHA-256 of the seed and the deviation, which tells draws apart.
   std::string fingerprint() const;
 
  private:
-  std::string embedding_, output_;  // output_ is empty where the embedding serves as output matrix
+  std::string embedding_, output_;  // output_ is empty if the embedding is the output matrix
   double deviation_;
   std::uint64_t seed_;
-  float norm_;  // norms' entries as the checkpoint stores them
+  float norm_;  // entries of norms as the checkpoint stores them
 };
 
-/// config.json's initializer_range, or its text model's; 0.02 where it has none, as in transformers. Throws `error`
+/// Reads initializer_range of config.json or of its text model; 0.02 without one, as in transformers. Throws `error`
 /// unless it is positive.
 double initializer_range(const nlohmann::json& config);
 

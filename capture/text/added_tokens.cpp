@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t most_nodes = 1 << 20;  // each takes about 120 bytes of memory
 
-/// Whether a word character ends before byte `begin` or starts at byte `end`.
+/// Returns whether a word character ends before byte `begin` or starts at byte `end`.
 bool within_word(std::string_view text, std::size_t begin, std::size_t end) {
   return (end < text.size() && is_word_character(next_character(text, &end))) ||
          (begin > 0 && is_word_character(previous_character(text, &begin)));
@@ -35,7 +35,7 @@ void added_token_finder::add(std::string_view content, std::int32_t id, options 
   starts_[static_cast<unsigned char>(content[0])] = true;
 }
 
-/// The longest token at byte `begin`, or nullptr; `*end` is its end.
+/// Finds the longest token at byte `begin`, or null; `*end` becomes its end.
 const added_token_finder::node* added_token_finder::longest(std::string_view text, std::size_t begin,
                                                             std::size_t* end) const {
   const node* found = nullptr;
@@ -66,7 +66,7 @@ bool added_token_finder::cursor::next(match* m) {
     if (token->how.strip_left) begin = std::max(space_before(text_, 0, begin), done_);
     if (token->how.strip_right) end = space_after(text_, end);
     done_ = end;
-    if (begin >= end) {  // white space that the previous token took
+    if (begin >= end) {  // white space that the previous token consumed
       --from_;
       continue;
     }

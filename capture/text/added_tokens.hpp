@@ -10,18 +10,18 @@
 
 namespace qkgeom {
 
-/// Finds a tokenizer's added tokens (specials and others) in a text, from left to right; of those that start at the
+/// Finds a tokenizer's added tokens (specials and others) in a text, from left to right; among tokens that start at the
 /// same byte, the longest.
 class added_token_finder {
  public:
   added_token_finder() { nodes_.emplace_back(); }
 
   struct options {
-    bool strip_left = false;   ///< the token takes the white space before it
-    bool strip_right = false;  ///< the token takes the white space after it
-    bool single_word = false;  ///< it is not found beside a word character
+    bool strip_left = false;   ///< the token consumes the white space before it
+    bool strip_right = false;  ///< the token consumes the white space after it
+    bool single_word = false;  ///< the token is not found beside a word character
   };
-  /// Adds a token. Of tokens with the same content, the last one counts.
+  /// Adds a token. Among tokens with the same content, the last one counts.
   void add(std::string_view content, std::int32_t id, options how);
   bool empty() const { return nodes_.size() == 1; }
 
@@ -30,12 +30,12 @@ class added_token_finder {
     std::size_t begin = 0, end = 0;
     std::int32_t id = -1;
   };
-  /// Iterates over the tokens of `text`. White space that a `strip_right` token takes is searched too: a token found
+  /// Iterates over the tokens of `text`. White space that a `strip_right` token consumes is searched too: a token found
   /// there begins before the previous match ends.
   class cursor {
    public:
     cursor(const added_token_finder& finder, std::string_view text) : finder_(finder), text_(text) {}
-    /// Returns false if there are no more.
+    /// Finds the next token; returns false if there is none.
     bool next(match* m);
 
    private:

@@ -100,7 +100,7 @@ void bpe_model::add_merge(std::uint32_t rank, const std::string& left, const std
   add_rule(left, right, {rank, merged});
 }
 
-/// Adds a rule. A pair that is added twice has its last rank.
+/// Adds a rule; a later rule for the same pair replaces it.
 void bpe_model::add_rule(std::string_view left, std::string_view right, rule becomes) {
   const std::int32_t a = find(left), b = find(right);
   rules_[pair_of(a, b)] = becomes;
@@ -149,17 +149,17 @@ std::int32_t bpe_model::find(std::string_view token) const {
   return i == vocabulary_.end() ? -1 : i->second;
 }
 
-/// Whether no merge can join the symbols of these neighbours, whatever surrounds them: it would take a symbol that ends
+/// Returns whether no merge can join the symbols of these neighbours in any context: a merge takes a symbol that ends
 /// with `before` and one that starts with `after`.
 bool bpe_model::may_cut(char32_t before, char32_t after) const {
   const bool a = character(before) >= 0, b = character(after) >= 0;
   if (a && b) return !joints_.contains(pair_of(before, after));
   // Byte and unknown tokens take part in no merge. But a run of unknown tokens may become one, and the neighbours of a
-  // character without a token meet.
+  // dropped character meet.
   return !odd_merges_ && (all_bytes_ || (a != b && unknown_ >= 0));
 }
 
-/// Bytes of the first part of `word` that can be encoded by itself.
+/// Returns the bytes of the first part of `word` that can be encoded by itself.
 std::size_t bpe_model::part_size(std::string_view word) const {
   std::size_t i = 0, end = 0;
   char32_t before = next_character(word, &i);
@@ -194,7 +194,7 @@ std::vector<std::int32_t> bpe_model::symbols(std::string_view word) const {
   return symbols;
 }
 
-/// Merges the pair of lowest rank, of equals the leftmost, until no rule applies.
+/// Merges the pair of lowest rank (ties: the leftmost) until no rule applies.
 void bpe_model::merge(std::vector<std::int32_t>* ids) const {
   const auto n = static_cast<std::uint32_t>(ids->size());
   std::vector<symbol> word(n);

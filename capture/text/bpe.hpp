@@ -14,30 +14,30 @@
 
 namespace qkgeom {
 
-/// Byte-pair encoding of words, as the "model" object of tokenizer.json describes it, or with `scores`, a list by id,
-/// in place of `merges`: then two tokens merge where their texts together are a token, those of largest score first, as
-/// in SentencePiece. Merges are applied lowest rank first, ties from the left, in O(n log n) for a word of n
-/// characters. A long word (to a SentencePiece vocabulary, a whole document) is first cut where no merge can reach
-/// across. One object is used by one thread at a time.
+/// Byte-pair encoding of words, as the "model" object of tokenizer.json describes it. With `scores`, a list by id, in
+/// place of `merges`, two tokens merge if their texts together are a token, largest score first, as in SentencePiece.
+/// Merges are applied lowest rank first, ties from the left, in O(n log n) for a word of n characters. A long word (to
+/// a SentencePiece vocabulary, a whole document) is first cut where no merge can reach across. One thread at a time may
+/// use an object.
 class bpe_model {
  public:
-  /// Throws `error` on a model that is not BPE, and on dropout, prefixes and suffixes, which no decoder family uses.
+  /// Reads a model. Throws `error` if it is not BPE, and on dropout, prefixes and suffixes, which no family uses.
   explicit bpe_model(const nlohmann::json& model);
 
-  /// Appends the ids of `word`, well-formed UTF-8 in the vocabulary's alphabet; it may stop once `ids` holds `limit`.
-  /// Characters outside the vocabulary become byte tokens or the unknown token where the model has them; else they are
+  /// Appends the ids of `word`, well-formed UTF-8 in the vocabulary's alphabet; may stop once `ids` holds `limit`.
+  /// Characters outside the vocabulary become byte tokens or the unknown token if the model has them; else they are
   /// dropped.
   void encode(std::string_view word, std::size_t limit, std::vector<std::int32_t>* ids) const;
 
-  /// Id of a token of the vocabulary, or -1.
+  /// Returns the id of a token of the vocabulary, or -1.
   std::int32_t find(std::string_view token) const;
-  /// Largest id + 1.
+  /// Returns the largest id + 1.
   index_t size() const { return size_; }
-  /// Look-ups of pairs so far, a measure of the work.
+  /// Counts the look-ups of pairs so far, a measure of the work.
   std::uint64_t lookups() const { return lookups_; }
 
  private:
-  /// What a pair of tokens becomes, and when; pairs of SentencePiece tokens of one score have one rank.
+  /// The token that a pair of tokens becomes, and its rank; pairs of SentencePiece tokens of one score share a rank.
   struct rule {
     std::uint32_t rank;
     std::int32_t merged;
@@ -72,12 +72,12 @@ class bpe_model {
   text_map<std::int32_t> vocabulary_;
   std::vector<std::int32_t> characters_;  // ids of the tokens of one character
   std::unordered_map<std::uint64_t, rule, pair_hash> rules_;
-  std::unordered_set<std::uint64_t, pair_hash> joints_;  // pairs of characters that meet where two tokens merge
+  std::unordered_set<std::uint64_t, pair_hash> joints_;  // pairs of characters at which two tokens merge
   std::int32_t byte_tokens_[256];
   std::int32_t unknown_ = -1;
   bool byte_fallback_ = false, fuse_unknown_ = false, ignore_merges_ = false;
   bool all_bytes_ = false;   // every byte has its token
-  bool odd_merges_ = false;  // a merge takes a byte token or the unknown token
+  bool odd_merges_ = false;  // a merge involves a byte token or the unknown token
   index_t size_ = 0;
   mutable text_map<std::vector<std::int32_t>> cache_;
   mutable std::uint64_t lookups_ = 0;

@@ -18,13 +18,13 @@
 namespace qkgeom {
 namespace {
 
-/// A pattern as an error shows it.
+/// Returns a pattern as errors show it.
 std::string shown(std::string_view pattern) { return printable(pattern, 300); }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-/// Translates a pattern to ICU's dialect: writes out the members of classes, and refuses what the two read differently.
+/// Translates a pattern to ICU's dialect: writes out the members of classes, and refuses what ICU reads differently.
 class translator {
  public:
   explicit translator(std::string_view pattern) : pattern_(pattern) {}
@@ -55,7 +55,7 @@ class translator {
   }
 
  private:
-  /// A character, or a class of characters or (`negative`) of the others.
+  /// A character, or a class of characters; `negative`: its complement.
   struct escaped {
     std::optional<char32_t> character;
     const icu::UnicodeSet* members = nullptr;
@@ -87,7 +87,7 @@ class translator {
     folds_.push_back(kind == "(?i:" || (kind != "(?-i:" && folds_.back()));
     copy(kind.size());
   }
-  /// Writes (?i:'s|'t) as (?i:'(?:s|t)), which ICU gives up sooner. Returns false where something else stands.
+  /// Writes (?i:'s|'t) as (?i:'(?:s|t)), which fails sooner in ICU. Returns false without such a group.
   bool contractions() {
     constexpr std::string_view open = "(?i:'";
     const std::size_t close = pattern_.find(')', position_);
@@ -138,7 +138,7 @@ class translator {
     write(set, negative);
   }
 
-  /// Reads a member of [..]: returns a character, or adds a class to `set`.
+  /// Reads a member of [..]: returns a character, or adds a class to `set` and returns no value.
   std::optional<char32_t> member(icu::UnicodeSet* set) {
     if (position_ >= pattern_.size()) refuse("a [ without ]");
     if (ahead(0) == '[') refuse("a class within a class");
@@ -202,7 +202,7 @@ class translator {
     const auto read = std::from_chars(digits.data(), end, c, 16);
     if (digits.size() != length || read.ec != std::errc() || read.ptr != end || c > 0x10ffff)
       refuse("\\x or \\u without a number");
-    if (!braced && length == 2 && c > 0x7f) refuse("a byte written with \\x");  // to Oniguruma two digits are a byte
+    if (!braced && length == 2 && c > 0x7f) refuse("a byte written with \\x");  // Oniguruma takes two digits for a byte
     position_ += length + (braced ? 4 : 2);
     return c;
   }
@@ -210,7 +210,7 @@ class translator {
   std::string_view pattern_;
   std::string out_;
   std::size_t position_ = 0;
-  std::vector<bool> folds_{false};  // whether the groups around a place ignore case
+  std::vector<bool> folds_{false};  // whether the enclosing groups ignore case
 };
 
 }  // namespace
@@ -222,7 +222,7 @@ struct regex::state {
 };
 
 regex::regex(std::string_view pattern) : state_(std::make_shared<state>()) {
-  constexpr std::size_t longest = std::size_t{1} << 14;  // a class of it becomes 10 KB
+  constexpr std::size_t longest = std::size_t{1} << 14;  // one class of it becomes 10 KB
   require(pattern.size() <= longest, "the regular expression '", shown(pattern), "' has more than ", longest, " bytes");
   UErrorCode status = U_ZERO_ERROR;
   UParseError place;
@@ -249,7 +249,7 @@ bool regex::for_each_match(std::string_view text, const match_sink& match) const
   icu::RegexMatcher& matcher = *state_->matcher;
   UErrorCode status = U_ZERO_ERROR;
   matcher.reset(wide);
-  // The limit guards against bad patterns; a unit of it is 10,000 steps.
+  // Guards against bad patterns; a unit of the limit is 10,000 steps.
   matcher.setTimeLimit(static_cast<std::int32_t>(1000 + text.size() / 10), status);
   std::size_t last_end = text.npos;
   while (matcher.find(status)) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t most_stages = 64;  // each calls the next: their number bounds the stack
 
-/// The pattern of a Split or Replace: hands its matches to the sink, as regex::for_each_match does.
+/// The pattern of a Split or Replace: passes its matches to the sink, as regex::for_each_match does.
 using text_pattern = std::function<bool(std::string_view, const match_sink&)>;
 
 text_pattern literal(std::string wanted) {
@@ -32,7 +32,7 @@ text_pattern expression(std::string_view pattern) {
   };
 }
 
-/// Matches any one character of a kind.
+/// Matches single characters of a kind.
 text_pattern any(bool (*is_of_kind)(char32_t)) {
   return [is_of_kind](std::string_view text, const match_sink& match) {
     for (std::size_t i = 0, begin = 0; i < text.size(); begin = i)
@@ -62,7 +62,7 @@ bool for_each_part(const text_pattern& pattern, std::string_view text, F&& part)
   return complete && (done == text.size() || part(done, text.size(), false));
 }
 
-/// Hands on a text that a stage made of `piece`.
+/// Passes on a text that a stage made of `piece`.
 bool hand_on(text_piece piece, const std::string& text, const piece_sink& next) {
   piece.made->spend(text.size());
   return next({text, piece.at_start, piece.made});
@@ -93,14 +93,14 @@ void read_replace(const json_value& f, text_stages* stages) {
           const std::string_view part = is_match ? content : piece.text.substr(begin, end - begin);
           piece.made->spend(part.size());
           text += part;
-          if (text.empty()) at_start = false;  // what follows is not the document's first byte
+          if (text.empty()) at_start = false;  // later text does not start at the document's first byte
           return true;
         });
         return next({text, at_start, piece.made});
       });
 }
 
-/// Takes white space from the ends.
+/// Strips white space from the ends.
 void read_strip(const json_value& f, text_stages* stages) {
   const auto left = f.boolean("strip_left"), right = f.boolean("strip_right");
   require(left && right, f.where(), ": Strip must have strip_left and strip_right");
@@ -112,7 +112,7 @@ void read_strip(const json_value& f, text_stages* stages) {
 
 // Pre-tokenizers.
 
-/// What a split does with its matches.
+/// Treatment of a split's matches.
 enum class split_behavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
 /// Cuts at the matches of a pattern; `invert` swaps matches and gaps.
@@ -154,8 +154,8 @@ void read_split(const json_value& f, text_stages* stages) {
        "' is not supported; supported: Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous");
 }
 
-/// The printable characters that byte-level vocabularies use for bytes (Radford et al., GPT-2): 33-126, 161-172 and
-/// 174-255 stand for themselves, the others are U+0100 onwards in order.
+/// Returns the printable characters that byte-level vocabularies use for bytes (Radford et al., GPT-2): bytes 33-126,
+/// 161-172 and 174-255 stand for themselves, the others are U+0100 onwards in order.
 std::array<std::string, 256> byte_characters() {
   std::array<std::string, 256> characters;
   char32_t other = 0x100;
@@ -226,7 +226,7 @@ void read_whitespace_split(const json_value&, text_stages* stages) {
   stages->push_back(split(any(is_space), split_behavior::removed));
 }
 
-/// The types of stages that tokenizer.json may name, each with its reader.
+/// A type of stage that tokenizer.json may name, with its reader.
 struct stage_type {
   std::string_view name;
   void (*read)(const json_value&, text_stages*);

@@ -55,7 +55,7 @@ tokenizer tokenizer::load(const std::filesystem::path& tokenizer_json) {
 
 void tokenizer::read_added_tokens(const nlohmann::json& list) {
   require(list.is_array(), "tokenizer.json: added_tokens must be a list");
-  // Specials come first: of two tokens that look the same after normalization, the last one wins.
+  // Specials come first: among tokens that look the same after normalization, the last one wins.
   for (const bool specials : {true, false})
     for (const auto& object : list) {
       const json_value token(object, "tokenizer.json", "added_tokens");
@@ -86,7 +86,7 @@ void tokenizer::read_added_token(const json_value& token, bool special) {
 void tokenizer::read_post_processor(const nlohmann::json& object) {
   const json_value fields(object, "tokenizer.json", "post_processor");
   const std::string type = fields["type"].string();
-  if (type == "ByteLevel") return;  // it changes offsets alone, which are not read here
+  if (type == "ByteLevel") return;  // it changes offsets alone, which are not used here
   if (type == "TemplateProcessing") return read_template(object);
   require(type == "Sequence", "tokenizer.json: post_processor '", printable(type),
           "' is not supported; supported: none, Sequence, ByteLevel, TemplateProcessing");

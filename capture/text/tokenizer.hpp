@@ -16,32 +16,32 @@
 
 namespace qkgeom {
 
-/// Turns text into token ids as tokenizer.json describes: added tokens are cut out, the rest goes through normalizer,
-/// pre-tokenizer and model, and the post-processor adds tokens around it. One object is used by one thread at a time.
+/// Turns text into token ids as tokenizer.json describes: added tokens are cut out, normalizer, pre-tokenizer and model
+/// process the rest, and the post-processor adds tokens around it. One thread at a time may use an object.
 class tokenizer {
  public:
-  /// `file` is the content of tokenizer.json; `config` that of tokenizer_config.json, or null. Throws `error`, naming
-  /// the field, on a type of normalizer, pre-tokenizer, model or post-processor that is not supported.
+  /// Takes the content of tokenizer.json and of tokenizer_config.json (or null). Throws `error`, naming the field, on
+  /// an unsupported type of normalizer, pre-tokenizer, model or post-processor.
   tokenizer(const nlohmann::json& file, const nlohmann::json& config);
 
   /// Reads a tokenizer.json and, if there is one, the tokenizer_config.json beside it.
   static tokenizer load(const std::filesystem::path& tokenizer_json);
 
-  /// Ids of `text`, its end cut so that there are at most `max_tokens` with those of the post-processor.
-  /// Ill-formed UTF-8 is read as U+FFFD.
+  /// Encodes `text` as at most `max_tokens` ids, those of the post-processor included; the end of the text is cut.
+  /// Ill-formed UTF-8 becomes U+FFFD.
   std::vector<std::int32_t> encode(std::string_view text, index_t max_tokens) const;
 
-  /// The beginning-of-text token that tokenizer_config.json names; -1 if there is none.
+  /// Returns the beginning-of-text token that tokenizer_config.json names, or -1.
   std::int32_t bos() const { return bos_; }
-  /// Begins every text with `token` instead of the post-processor's tokens; none: with nothing.
+  /// Begins every text with `token` instead of the post-processor's tokens; without a value, with no token.
   void begin_with(std::optional<std::int32_t> token);
-  /// Tokens before every text.
+  /// Returns the tokens before every text.
   const std::vector<std::int32_t>& prefix() const { return prefix_; }
 
   /// See bpe_model::lookups.
   std::uint64_t lookups() const { return model_.lookups(); }
 
-  /// Largest id + 1.
+  /// Returns the largest id + 1.
   index_t size() const { return size_; }
 
  private:
@@ -59,7 +59,7 @@ class tokenizer {
   added_token_finder raw_tokens_, normalized_tokens_;
   std::vector<std::pair<std::string, std::int32_t>> added_;
   std::vector<std::int32_t> prefix_, suffix_;
-  bool splits_specials_ = false;  ///< special tokens in a text are plain text
+  bool splits_specials_ = false;  ///< special tokens in a text are encoded as plain text
   index_t size_ = 0;
   std::int32_t bos_ = -1;
 };

@@ -21,7 +21,7 @@
 namespace qkgeom {
 namespace {
 
-/// Reads ICU's notation of a set of characters.
+/// Parses ICU's notation of a set of characters.
 icu::UnicodeSet set_of(const std::string& pattern) {
   UErrorCode status = U_ZERO_ERROR;
   icu::UnicodeSet set(icu::UnicodeString::fromUTF8(pattern), status);
@@ -29,13 +29,13 @@ icu::UnicodeSet set_of(const std::string& pattern) {
   return set;
 }
 
-/// Makes a set fast to ask, and fixed.
+/// Freezes a set, which makes look-ups fast.
 icu::UnicodeSet frozen(icu::UnicodeSet set) {
   set.freeze();
   return set;
 }
 
-/// Characters that ICU is asked about. What the library knows of younger ones is in unicode_additions.hpp.
+/// Returns the characters that ICU is asked about; unicode_additions.hpp lists properties of younger ones.
 const icu::UnicodeSet& old_characters() {
   static const icu::UnicodeSet set = frozen(set_of("[:age=15.0:]"));
   return set;
@@ -53,7 +53,7 @@ character_classes make_classes() {
   for (const auto& [name, members] : detail::category_additions) {
     const auto category = in_icu(name).removeAll(changed).addAll(set_of(members));
     classes[name] = category;
-    if (name[0] != 'C') classes[std::string(name, 1)].addAll(category);  // C would take the unassigned ones
+    if (name[0] != 'C') classes[std::string(name, 1)].addAll(category);  // C would include unassigned characters
   }
   for (const auto& [name, members] : detail::script_additions) classes[name] = in_icu(name).addAll(set_of(members));
   for (auto& [name, members] : classes) members.freeze();
@@ -66,7 +66,7 @@ icu::UnicodeSet united(std::initializer_list<const char*> classes, icu::UnicodeS
   return frozen(std::move(set));
 }
 
-/// Makes ICU's normal form, for the characters that Unicode 9 has. The others are left alone and combine with nothing.
+/// Makes ICU's normal form for the characters of Unicode 9. It leaves others alone, and they combine with nothing.
 icu::FilteredNormalizer2 filtered(const icu::Normalizer2* (*form)(UErrorCode&)) {
   static const icu::UnicodeSet known = frozen(set_of("[:age=9.0:]"));
   UErrorCode status = U_ZERO_ERROR;
@@ -79,7 +79,7 @@ const icu::FilteredNormalizer2& form_d() {
   return form;
 }
 
-/// Sorts long runs of combining marks by class, which costs ICU quadratic time.
+/// Sorts long runs of combining marks by class; ICU takes quadratic time for them.
 std::string with_sorted_marks(std::string_view text) {
   constexpr std::size_t long_run = 64;
   std::string out;
@@ -118,7 +118,7 @@ std::string normalized(std::string_view text, const icu::Normalizer2& form) {
   return out;
 }
 
-/// The lower case of `c` where that is one character.
+/// Returns the lower case of `c` if it is one character, else `c`.
 char32_t lower(char32_t c) {
   const auto known = static_cast<UChar32>(c), mapped = u_tolower(known);
   if (old_characters().contains(known)) return old_characters().contains(mapped) ? static_cast<char32_t>(mapped) : c;
@@ -187,7 +187,7 @@ std::string lower_case(std::string_view text) {
   out.reserve(text.size());
   for (std::size_t i = 0; i < text.size();) {
     const char32_t c = next_character(text, &i);
-    if (c == 0x130)  // the only one that becomes two
+    if (c == 0x130)  // the only character with a lower case of two
       out += "i\u0307";
     else
       append_utf8(out, lower(c));

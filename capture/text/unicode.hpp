@@ -32,26 +32,26 @@ inline char32_t previous_character(std::string_view text, std::size_t* i) {
 /// Appends the character `c` to `out` as UTF-8.
 void append_utf8(std::string& out, char32_t c);
 
-/// Returns `text` with U+FFFD for each maximal ill-formed part, as Python's `errors="replace"` does.
+/// Replaces each maximal ill-formed part by U+FFFD, as Python's `errors="replace"` does.
 std::string replace_ill_formed(std::string_view text);
 
-// Characters have the properties that they have in the `tokenizers` library, whatever Unicode ICU knows: Unicode 16 in
+// Characters have the properties that the `tokenizers` library gives them, in every version of ICU: Unicode 16 in
 // regular expressions and beside words, 17 in lower case and numerals, 9 in normal forms.
 
-/// Returns the characters of a general category ("L", "Lu"), a script ("Han") or "White_Space"; null if the name is
-/// none of those that the library was asked about.
+/// Returns the characters of a general category ("L", "Lu"), a script ("Han") or "White_Space"; null for a name that
+/// unicode_additions.hpp does not cover.
 const icu::UnicodeSet* character_class(std::string_view name);
 
-/// Whether `c` is white space: `\s` in tokenizer.json.
+/// Returns whether `c` is white space: `\s` in tokenizer.json.
 bool is_space(char32_t c);
 /// Returns the start of the white space that ends at byte `end`, not before `low`.
 std::size_t space_before(std::string_view text, std::size_t low, std::size_t end);
 /// Returns the end of the white space that starts at byte `i`.
 std::size_t space_after(std::string_view text, std::size_t i);
 
-/// Whether the Digits pre-tokenizer takes `c` for a numeral.
+/// Returns whether the Digits pre-tokenizer takes `c` for a numeral.
 bool is_numeral(char32_t c);
-/// Whether a `single_word` added token takes `c` for part of a word.
+/// Returns whether a `single_word` added token takes `c` for part of a word.
 bool is_word_character(char32_t c);
 
 /// Converts well-formed UTF-8 to Unicode normal form C or D, in O(n log n) at most.

@@ -17,7 +17,7 @@ using namespace attention_blocks;
 using simd::floats;
 using simd::ints;
 
-/// Keys of a block. In f32 a block is made for the first-level cache.
+/// Returns the keys of a block. In f32 a block fits the first-level cache.
 constexpr index_t block_size(bool to_bf16) { return to_bf16 ? bf16_block : 64; }
 
 /// One block's working memory, reused by the blocks of a thread.
@@ -35,7 +35,7 @@ struct row_block {
   floats top[vectors], sum[vectors];
 };
 
-/// Brings the sums so far and `out` to new maxima.
+/// Rescales the sums so far and `out` to new maxima.
 void raise_tops(row_block& r, const floats (&top)[vectors], index_t dim, float* out) {
   for (int v = 0; v < vectors; ++v) {
     const floats higher = simd::max(r.top[v], top[v]);
@@ -50,7 +50,7 @@ void raise_tops(row_block& r, const floats (&top)[vectors], index_t dim, float* 
   }
 }
 
-/// Scores become weights 2^(score - top). With `Bf16` the weights are rounded, their sum is not.
+/// Turns scores into weights 2^(score - top). With `Bf16` the weights are rounded, their sum is not.
 template <bool Bf16>
 void weigh(row_block& r, index_t keys, float* scores) {
   floats base[vectors], sum[vectors];
@@ -66,7 +66,7 @@ void weigh(row_block& r, index_t keys, float* scores) {
   simd::unrolled<vectors>([&](auto v) { r.sum[v] = sum[v]; });
 }
 
-/// Takes hidden keys out again: a row that has seen no key yet has given each of them the weight 1.
+/// Sets the weights of hidden keys to 0: a row that has seen no key yet has given each of them the weight 1.
 void clear_hidden(row_block& r, std::int32_t first, index_t keys, std::int32_t window, float* scores) {
   for (std::int32_t j = 0; j < keys; ++j)
     for (int v = 0; v < vectors; ++v) {
@@ -78,7 +78,7 @@ void clear_hidden(row_block& r, std::int32_t first, index_t keys, std::int32_t w
     }
 }
 
-/// out (dim, rows) += values^T (dim, keys) weights (keys, rows).
+/// Adds values^T (dim, keys) weights (keys, rows) to out (dim, rows).
 void add_values(const float* values, index_t keys, index_t dim, const float* weights, float* out) {
   if constexpr (by_blas) return add_product_of_transposed(dim, rows, keys, values, weights, out);
   for (index_t c = 0; c < dim; c += tile) {
@@ -100,7 +100,7 @@ void add_values(const float* values, index_t keys, index_t dim, const float* wei
   }
 }
 
-/// Rows before their first key. A row begins with its head's sink as the only weight, 1.
+/// Starts rows before their first key. A row begins with its head's sink as the only weight, 1.
 row_block begin_rows(const query_rows<float>& from, float scale, const float* sinks, scratch& s) {
   row_block r;
   load_queries(from, scale, s.q, r.position);

@@ -10,7 +10,7 @@
 #include "capture/forward/products/blas.hpp"
 #include "capture/forward/products/simd.hpp"
 
-/// Scores of blocks of queries and keys in f32. Only files that no unity build joins with others include it.
+/// Scores of blocks of queries and keys in f32. Include this only in files that no unity build joins with others.
 namespace qkgeom::attention_blocks {
 
 using simd::floats;
@@ -28,7 +28,7 @@ inline constexpr index_t rows = vectors * simd::lanes;
 
 static_assert(key_tile % tile == 0 && channel_tile % tile == 0);
 
-/// Scores of all rows with `keys` keys, and the largest of each row.
+/// Computes the scores of all rows with `keys` keys, and the largest score of each row.
 inline void score_block(const float* q, const float* k, index_t keys, index_t dim, float* scores,
                         floats (&top)[vectors]) {
   if constexpr (by_blas) {
@@ -56,25 +56,25 @@ inline void score_block(const float* q, const float* k, index_t keys, index_t di
   }
 }
 
-/// c tanh(x / c) = c (1 - e) / (1 + e) with e = exp(-2 |x| / c), with the sign of x. Error at most 1e-7 c.
+/// Returns c tanh(x / c) = c (1 - e) / (1 + e) with e = exp(-2 |x| / c) and the sign of x; error at most 1e-7 c.
 inline floats capped(floats x, float c) {
   constexpr auto factor = static_cast<float>(-2 * std::numbers::log2e);
   const floats e = simd::exp2(simd::max(x, -x) * (factor / c)), y = (1.0f - e) / (1.0f + e) * c;
   return x < floats{} ? -y : y;
 }
 
-/// Scores times `scale`, capped.
+/// Multiplies scores by `scale` and caps them.
 inline void cap_scores(index_t n, float scale, float cap, float* scores) {
   for (index_t i = 0; i < n; i += simd::lanes) simd::store(scores + i, capped(simd::load(scores + i) * scale, cap));
 }
 
-/// Caps the scores of a block, and the largest of each row.
+/// Caps the scores of a block and the largest score of each row.
 inline void cap_block(index_t keys, float cap, float* scores, floats (&top)[vectors]) {
   cap_scores(keys * rows, 1, cap, scores);
   for (floats& t : top) t = capped(t, cap);
 }
 
-/// Which lanes of `position` see key `j`.
+/// Returns the lanes of `position` that see key `j`.
 inline ints sees(ints position, std::int32_t j, std::int32_t window) {
   return (position >= j) & (position - window < j);
 }
@@ -92,8 +92,8 @@ inline void mask_block(const ints (&position)[vectors], std::int32_t first, inde
     }
 }
 
-/// Queries times `scale`, transposed to (dim, rows), with their positions; rows that are not there are zero and stand
-/// where the last one does.
+/// Writes queries times `scale`, transposed to (dim, rows), and their positions; missing rows are zero and get the
+/// position of the last row.
 template <class T>
 void load_queries(const query_rows<T>& from, float scale, std::vector<float>& q, ints (&position)[vectors]) {
   std::fill(q.begin(), q.end(), 0.0f);

@@ -6,16 +6,16 @@
 
 namespace qkgeom {
 
-// What the attention kernels share.
+// Constants and the view of query rows that the attention kernels share.
 
-/// Keys are padded to a multiple of it.
+/// Keys are padded to a multiple of this number.
 inline constexpr index_t key_tile = 64;
 
 /// Keys of a block in bf16. The weights are rounded relative to the largest score so far, so that the size of a block
 /// is part of the result: PyTorch's CPU attention takes 512.
 inline constexpr index_t bf16_block = 512;
 
-/// A score below all others.
+/// Score of a hidden key, below all others.
 inline constexpr float masked = -1e30f;
 
 /// The queries of one block: rows [first, first + count) of a group of heads, the head running fastest, since the heads

@@ -44,11 +44,11 @@ class packed_keys {
         }
     });
   }
-  /// A multiple of 32.
+  /// Returns the padded channels of a head, a multiple of 32.
   index_t dim() const { return dim_; }
-  /// (keys from j on, dim).
+  /// Returns the keys of `head` from key j on, (keys, dim).
   const bf16* keys(index_t head, index_t j) const { return k_.data() + (head * tokens_ + j) * dim_; }
-  /// (dim, 32) of the 32 keys from j on, j a multiple of 32.
+  /// Returns the values of the 32 keys from j on, (dim, 32); j is a multiple of 32.
   const bf16* values(index_t head, index_t j) const { return v_.data() + (head * tokens_ + j) * dim_; }
 
  private:
@@ -73,10 +73,10 @@ struct row_state {
   __m512 top[vectors], sum[vectors];  // the largest score so far, before the scale; the sum of 2^(scale (score - top))
 };
 
-/// The factor that brings scores to base 2; capped scores are there already.
+/// Returns the factor that brings scores to base 2; capped scores have it already.
 float scale_of(const tile_attention& how) { return how.cap > 0 ? 1 : how.scale; }
 
-/// Queries in pairs of channels; rows that are not there are zero and stand where the last one does. A row begins with
+/// Loads queries in pairs of channels; missing rows are zero and get the position of the last row. A row begins with
 /// its head's sink as the only weight, 1.
 QKGEOM_TILE_TARGET row_state load_queries(const query_rows<float>& from, const tile_attention& how, workspace& w) {
   row_state r;
@@ -101,8 +101,8 @@ QKGEOM_TILE_TARGET row_state load_queries(const query_rows<float>& from, const t
   return r;
 }
 
-/// c (2 x 16, rows) += a (2 x 16, 32 steps) b (32 steps, rows): the second 16 rows of a lie `a_second` elements behind
-/// the first, a step `a_step` behind the one before. With `Fresh` c is written, not added to.
+/// Adds a (2 x 16, 32 steps) b (32 steps, rows) to c (2 x 16, rows); with `Fresh` c is overwritten. The second 16 rows
+/// of a lie `a_second` elements behind the first, a step `a_step` behind the one before.
 template <bool Fresh>
 QKGEOM_TILE_TARGET void multiply(tile_unit unit, const bf16* a, index_t a_row, index_t a_second, index_t a_step,
                                  const std::uint32_t* b, index_t steps, float* c) {
@@ -148,12 +148,12 @@ QKGEOM_TILE_TARGET void multiply(tile_unit unit, const bf16* a, index_t a_row, i
   }
 }
 
-/// The lanes that see key j.
+/// Returns the lanes that see key j.
 QKGEOM_TILE_TARGET inline __mmask16 sees(__m512i position, std::int32_t j, std::int32_t window) {
   return _mm512_cmplt_epu32_mask(_mm512_sub_epi32(position, _mm512_set1_epi32(j)), _mm512_set1_epi32(window));
 }
 
-/// The largest of the scores (keys, rows) that the rows see, and of `top`.
+/// Finds the largest of `top` and of the scores (keys, rows) that the rows see.
 template <bool Partial>
 QKGEOM_TILE_TARGET void find_tops(const row_state& r, const float* scores, index_t keys, std::int32_t first,
                                   std::int32_t window, __m512 (&top)[vectors]) {
@@ -169,7 +169,7 @@ QKGEOM_TILE_TARGET void find_tops(const row_state& r, const float* scores, index
     }
 }
 
-/// 2^x for x <= 0 with a relative error of at most 1.1e-4, as simd::exp2_rough: half a unit of bf16 is 2e-3.
+/// Returns 2^x for x <= 0 with a relative error of at most 1.1e-4, as simd::exp2_rough: half a unit of bf16 is 2e-3.
 QKGEOM_TILE_TARGET inline __m512 exp2_rough(__m512 x) {
   constexpr float unit = 8388608.0f;  // 2^23: the lowest bit of the exponent
   x = _mm512_max_ps(x, _mm512_set1_ps(-126.0f));
@@ -181,12 +181,12 @@ QKGEOM_TILE_TARGET inline __m512 exp2_rough(__m512 x) {
   return _mm512_castsi512_ps(_mm512_cvtps_epi32(_mm512_fmadd_ps(f, g, whole)));
 }
 
-/// Brings the sums so far and `out` to new maxima.
+/// Rescales the sums so far and `out` to new maxima.
 QKGEOM_TILE_TARGET void raise_tops(row_state& r, const __m512 (&top)[vectors], __m512 scale, index_t dim, float* out) {
   for (index_t v = 0; v < vectors; ++v) {
     if (_mm512_cmp_ps_mask(top[v], r.top[v], _CMP_GT_OQ) == 0) continue;
     const __m512 factor = exp2_rough(_mm512_mul_ps(_mm512_sub_ps(r.top[v], top[v]), scale));
-    // Rows whose maximum stays keep their sums to the bit.
+    // Keeps the sums of rows whose maximum stays, to the bit.
     const __mmask16 higher = _mm512_cmp_ps_mask(top[v], r.top[v], _CMP_GT_OQ);
     for (index_t c = 0; c < dim; ++c) {
       float* o = out + c * rows + v * tiles::tile;
@@ -198,11 +198,11 @@ QKGEOM_TILE_TARGET void raise_tops(row_state& r, const __m512 (&top)[vectors], _
   }
 }
 
-/// Scores (key_tile, rows) become weights 2^(scale (score - top)), rounded, in pairs of keys. Their sum is not rounded.
+/// Turns scores (key_tile, rows) into weights 2^(scale (score - top)), rounded, in pairs of keys; sums them unrounded.
 template <bool Partial>
 QKGEOM_TILE_TARGET void weigh(row_state& r, const float* scores, __m512 scale, std::int32_t first, std::int32_t window,
                               std::uint32_t* weights) {
-  // Two vectors of 16 rounded weights, one behind the other, become 16 words.
+  // Interleaves two vectors of 16 rounded weights to 16 words.
   alignas(64) static constexpr std::uint16_t interleaved[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
                                                                 21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
                                                                 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
@@ -233,7 +233,7 @@ QKGEOM_TILE_TARGET void attend(tile_unit unit, const query_rows<float>& queries,
   const std::int32_t window = how.window;
   const index_t low = queries.position(0), high = queries.position(queries.count - 1), dim = packed.dim();
   const __m512 scale = _mm512_set1_ps(scale_of(how));
-  // Whether some row does not see some of the `keys` from j on.
+  // Returns whether a row does not see all of the `keys` keys from j on.
   const auto partial = [&](index_t j, index_t keys) { return j + keys - 1 > low || high - window >= j; };
   for (index_t j = std::max<index_t>(0, low - window + 1) / bf16_block * bf16_block; j <= high; j += bf16_block) {
     const index_t keys = std::min(bf16_block, round_up(high + 1 - j, key_tile));

@@ -34,7 +34,7 @@ class pinned_resource : public std::pmr::memory_resource {
   cuda_kernels::pinned_memory memory_;
 };
 
-/// A CUDA device as the device of a `decoder`: work on one stream, copies of weights on another.
+/// A CUDA device for a `decoder`: work runs on one stream, copies of weights on another.
 class cuda_device : public serial_device {
  public:
   using memory_type = cuda_kernels::device_memory;
@@ -46,7 +46,7 @@ class cuda_device : public serial_device {
         memory_(work_.get()),
         weight_memory_(copies_.get()),
         handles_(work_.get()) {
-    // Partial sums stay in f32, also where a product is parted.
+    // Partial sums stay in f32 where a product is split.
     cuda_kernels::check(cublasSetMathMode(handles_.blas(), CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION),
                         "cublasSetMathMode");
   }
@@ -56,7 +56,7 @@ class cuda_device : public serial_device {
   cudaStream_t stream() const { return work_.get(); }
   const memory_type& memory() const { return memory_; }
   const memory_type& weight_memory() const { return weight_memory_; }
-  /// Weights are read into page-locked memory.
+  /// Returns how weights are read: into page-locked memory.
   weight_reading reading(bool to_bf16) {
     return {to_bf16, to_bf16 ? weight_format::bf16_rows : weight_format::f32, &staging_};
   }
@@ -91,9 +91,9 @@ class cuda_device : public serial_device {
   }
 
 #if defined(QKGEOM_CUDNN)
-  /// By cuDNN, where it has a kernel and does not fail; else its reason is written to std::clog once. A cap of the
-  /// scores, sinks and one query are left to products: its programs are made for a number of keys, and cuDNN's cache
-  /// gives one made for another.
+  /// Computes the attention by cuDNN; returns false where cuDNN has no kernel or fails, and writes its reason to
+  /// std::clog once. Products compute scores with a cap, sinks, and a single query: a plan for one query is made for
+  /// one number of keys, and cuDNN's cache returns a plan made for another.
   bool attend(const attention_call<bf16>& call) {
     if (call.rows == 1 || call.cap != 0 || call.sinks) return false;
     if (!attention_)

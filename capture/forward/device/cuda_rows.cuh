@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(cuda_team::threads) row_kernel(const Kernel ke
   kernel(cuda_team({}, partial), static_cast<index_t>(blockIdx.x));
 }
 
-/// Launches a kernel of rows (kernels.hpp): a block for each of `n`, in any order.
+/// Launches a row kernel (kernels.hpp): one block for each of `n` rows, in any order.
 template <class Kernel>
 void launch_rows(index_t n, const Kernel& kernel, cudaStream_t stream) {
   row_kernel<<<static_cast<unsigned>(n), cuda_team::threads, 0, stream>>>(kernel);

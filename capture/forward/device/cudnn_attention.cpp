@@ -23,21 +23,20 @@ namespace fe = cudnn_frontend;
 
 enum tensor : std::int64_t { q_tensor = 1, k_tensor, v_tensor, out_tensor, rows_tensor, keys_tensor };
 
-/// A plan and the memory that it works in; without a graph cuDNN has none for the shape, and says why.
+/// A plan and the size of its working memory. Without a kernel for the shape: no graph, and cuDNN's reason.
 struct plan {
   std::shared_ptr<fe::graph::Graph> graph;
   std::int64_t workspace = 0;
   std::string refusal;
 };
 
-/// Queries, the most keys, window (the number of keys where a query sees all before it), heads, key heads, dim,
-/// capacity, scale.
+/// Shape of a plan: queries, most keys, window (the number of keys: no window), heads, key heads, dim, capacity, scale.
 using plan_key = std::tuple<index_t, index_t, index_t, index_t, index_t, index_t, index_t, double>;
 
-/// cuDNN reads the numbers of rows and keys of a call from the device, each aligned as any tensor.
+/// cuDNN reads the numbers of rows and keys of a call from the device, each aligned like a tensor.
 constexpr std::int64_t alignment = 16, bytes_of_numbers = 2 * alignment;
 
-/// Rows [skip, skip + rows) of a call.
+/// Cuts rows [skip, skip + rows) out of a call.
 attention_call<bf16> part_of(attention_call<bf16> c, index_t skip, index_t rows) {
   c.q += skip * c.heads * c.dim;
   c.out += skip * c.heads * c.dim;
@@ -46,11 +45,11 @@ attention_call<bf16> part_of(attention_call<bf16> c, index_t skip, index_t rows)
   return c;
 }
 
-/// A call in one or two parts of so few lengths that all documents share their plans: a power of two from the first row
-/// on, another one up to the last row. The second may begin in the first, and computes these rows once more.
+/// Splits a call in one or two parts whose lengths are powers of two, so that documents share their plans: one from the
+/// first row on, one up to the last row. The second may overlap the first and computes these rows again.
 std::vector<attention_call<bf16>> parts_of(const attention_call<bf16>& c) {
   require(c.rows > 1, "cuDNN: an attention of one query is not given to it");
-  constexpr index_t shortest = 128;  // a kernel takes as many rows at a time
+  constexpr index_t shortest = 128;  // rows of a kernel's tile
   const auto power = [](auto f, index_t n) { return static_cast<index_t>(f(static_cast<std::uint64_t>(n))); };
   const index_t rows = power(std::bit_floor<std::uint64_t>, c.rows), rest = c.rows - rows;
   std::vector parts{part_of(c, 0, rows)};
@@ -60,7 +59,7 @@ std::vector<attention_call<bf16>> parts_of(const attention_call<bf16>& c) {
   return parts;
 }
 
-/// The first reason of a message of several lines; all of them if it says none.
+/// Returns the first reason in a message of several lines, or the whole message on one line without one.
 std::string first_reason(std::string message) {
   const std::string before = "Reason: ";
   if (const std::size_t at = message.find(before); at != std::string::npos) {
@@ -143,7 +142,7 @@ struct cudnn_attention::state {
 
   static std::int64_t numbers_at(const plan& p) { return (p.workspace + alignment - 1) / alignment * alignment; }
 
-  /// Why it failed, or nothing.
+  /// Runs a call; returns the reason of a failure, else an empty text.
   std::string run(const attention_call<bf16>& c, void* work) {
     const plan& p = plan_of(c);
     require(p.graph != nullptr, "cuDNN: it has no kernel for this attention");

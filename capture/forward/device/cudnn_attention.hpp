@@ -14,9 +14,9 @@
 
 namespace qkgeom {
 
-/// cuDNN's fused attention on one stream, in one or two parts of a call, whose numbers of rows are powers of two. A
-/// plan is made once for each of these, and kept: it takes the number of keys as an argument. cuDNN's dynamic shapes,
-/// one plan for all, are not used: version 9.19 gives wrong numbers with them on an H100, other versions have none.
+/// Runs cuDNN's fused attention on one stream. Splits a call in one or two parts whose numbers of rows are powers of
+/// two and keeps one plan for each; a plan takes the number of keys as an argument. cuDNN's dynamic shapes (one plan
+/// for all) are not used: version 9.19 gives wrong numbers with them on an H100, other versions lack them.
 class cudnn_attention {
  public:
   /// copy(to, from, bytes) brings host memory to the device in the order of the stream; `from` may change after it.
@@ -25,14 +25,14 @@ class cudnn_attention {
   cudnn_attention(cudaStream_t stream, copy_to_device copy);
   ~cudnn_attention();
 
-  /// Bytes that a call works in, besides its arguments; nothing where cuDNN has no kernel for it, or has failed.
+  /// Returns the working bytes of a call; no value if cuDNN has no kernel for it or has failed.
   std::optional<index_t> working_bytes(const attention_call<bf16>& call);
 
-  /// What cuDNN says where it has no kernel, or why it failed, in one line.
+  /// Returns in one line why cuDNN has no kernel for a call or has failed.
   std::string why_not(const attention_call<bf16>& call);
 
-  /// A call that has a kernel, in `work` of as many bytes on the device. False where cuDNN fails: then the result is to
-  /// be computed anew, and cuDNN is not asked again.
+  /// Runs a call that has a kernel in `work`, of `working_bytes` bytes on the device. Returns false if cuDNN fails: the
+  /// caller computes the result otherwise, and cuDNN is not asked again.
   bool operator()(const attention_call<bf16>& call, void* work);
 
  private:

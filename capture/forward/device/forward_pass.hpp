@@ -20,7 +20,7 @@ class device_forward_pass : public forward_pass {
   static constexpr memory_space space = decoder_type::space;
   using view = tensor_view<const T, space>;
 
-  /// The arguments must live longer.
+  /// Takes arguments that must outlive the pass.
   device_forward_pass(Device& m, const decoder_description& description, const checkpoint& model, index_t last_layer,
                       thread_pool& pool, const decoder_options& options)
       : device_(&m),
@@ -33,8 +33,8 @@ class device_forward_pass : public forward_pass {
         positions_(m.memory(), 0),
         gathered_(m.memory(), 0) {}
 
-  /// Brings the moments of every token to `store`, a moment_store, at the stage of the runs. `moments(side, rows,
-  /// position)` computes those of each head where the rows lie.
+  /// Adds the moments of every token to `store`, a moment_store, at the stage of the runs. `moments(side, rows,
+  /// position)` computes the moments of each head in the memory of the rows.
   template <class Store, class Moments>
   void bring_moments(Store& store, Moments moments) {
     device_sinks<T, space> consumer;
@@ -47,7 +47,7 @@ class device_forward_pass : public forward_pass {
     consumers_.push_back(std::move(consumer));
   }
 
-  /// The numbers first, first + 1, .. on the device, valid until the next call.
+  /// Returns the numbers first, first + 1, .. on the device, valid until the next call.
   vector_view<const std::int32_t, space> positions(index_t first, index_t count) {
     if (positions_.size() < first + count) {
       std::vector<std::int32_t> all(first + count);
@@ -89,7 +89,7 @@ class device_forward_pass : public forward_pass {
    public:
     explicit host_copy(device_forward_pass& of) : of_(&of) {}
 
-    /// A chunk of a document of so many tokens.
+    /// Adds a chunk of a document of `tokens` tokens.
     void add(index_t tokens, index_t first, const view& q, const view& k) {
       q_.resize(tokens, q), k_.resize(tokens, k);
       of_->download(q, {}, q_.row(first));
@@ -99,7 +99,7 @@ class device_forward_pass : public forward_pass {
       q_.resize(static_cast<index_t>(choice.q.size()), q);
       k_.resize(static_cast<index_t>(choice.k.size()), k);
     }
-    /// Rows of x at these places become the rows from `first_row` on.
+    /// Copies the rows of x at `places` to the rows from `first_row` on.
     void add_q(const view& x, const std::vector<std::int32_t>& places, index_t first_row) {
       of_->download(x, places, q_.row(first_row));
     }
@@ -145,7 +145,7 @@ class device_forward_pass : public forward_pass {
     if (!k_places.empty()) chosen_.add_k(k, k_places, first_k);
   }
 
-  /// x as floats, (rows, heads, dim): all its rows, or those at some places.
+  /// Copies x to the host as floats (rows, heads, dim): all rows, or those at `places`.
   void download(const view& x, const std::vector<std::int32_t>& places, float* to) {
     const index_t rows = places.empty() ? x.rows : static_cast<index_t>(places.size()), a_row = x.heads * x.dim;
     const T* from = x.data;
@@ -175,7 +175,7 @@ class device_forward_pass : public forward_pass {
   Device* device_;
   thread_pool* pool_;
   decoder_type decoder_;
-  std::vector<device_sinks<T, space>> consumers_;  // of rows on the device, besides the sinks on the host
+  std::vector<device_sinks<T, space>> consumers_;  // of rows on the device, beside the sinks on the host
   host_copy rows_, chosen_;
   row_choice choice_;
   buffer<std::int32_t, typename Device::memory_type> heads_, places_, positions_;

@@ -19,8 +19,8 @@ namespace {
 std::atomic<int> blas_threads = 1;  // captures of one process may start side by side
 std::once_flag room_was_tried;
 
-/// OpenBLAS maps a buffer of this size (BUFFER_SIZE of its common_x86_64.h) for each thread that multiplies, and tries
-/// again without end where that fails.
+/// OpenBLAS maps a buffer of this size (BUFFER_SIZE of its common_x86_64.h) for each thread that multiplies, and
+/// retries forever where that fails.
 constexpr std::size_t blas_buffer = std::size_t{128} << 20;
 /// malloc reserves this for a thread (HEAP_MAX_SIZE of glibc), maybe between the trial and the thread's first product.
 constexpr std::size_t thread_arena = std::size_t{64} << 20;
@@ -77,7 +77,7 @@ void set_blas_environment(char** argv) {
   if (avx512 && value(kernels).empty() && (chosen == "Haswell" || chosen == "Zen"))
     changed |= ::setenv(kernels, "SKYLAKEX", 1) == 0;
 #endif
-  if (changed) ::execv("/proc/self/exe", argv);  // returns only if it failed; then it goes on as it is
+  if (changed) ::execv("/proc/self/exe", argv);  // returns only on failure; then the program goes on unchanged
 }
 
 }  // namespace qkgeom

@@ -38,11 +38,11 @@ bool panels_available() {
 
 namespace {
 
-/// y (Rows, Columns vectors) = x (Rows, in) w; with `adds` the product is added to y.
+/// Computes y (Rows, Columns vectors) = x (Rows, in) w; with `adds` the product is added to y.
 template <index_t Rows, index_t Columns>
 QKGEOM_PANEL_TARGET void multiply_block(index_t in, const float* x, index_t x_stride, const float* w, bool adds,
                                         float* y, index_t y_stride) {
-  // y may have left the caches: its lines are fetched while the sums are made.
+  // y may have left the caches: fetch its lines while the sums are computed.
   for (index_t r = 0; r < Rows; ++r) {
     for (index_t v = 0; v < Columns; ++v) __builtin_prefetch(y + r * y_stride + v * lanes, 1);
     __builtin_prefetch(y + r * y_stride + Columns * lanes - 1, 1);
@@ -70,7 +70,7 @@ QKGEOM_PANEL_TARGET void multiply_block(index_t in, const float* x, index_t x_st
     for (index_t v = 0; v < Columns; ++v) _mm512_storeu_ps(y + r * y_stride + v * lanes, sum[r][v]);
 }
 
-/// All rows against one panel, as many together as are left.
+/// Multiplies all rows by one panel, `Rows` at a time, then fewer.
 template <index_t Columns, index_t Rows = together>
 QKGEOM_PANEL_TARGET void multiply_panel(index_t rows, index_t in, const float* x, index_t x_stride, const float* w,
                                         bool adds, float* y, index_t y_stride) {

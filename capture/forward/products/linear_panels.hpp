@@ -5,17 +5,17 @@
 
 namespace qkgeom {
 
-/// A matrix w (out, in) for products in f32 by AVX-512: panels of 48 rows, each (in, 48). BLAS would bring w into
-/// such an order at each product; here that is done once, when the weights are read.
+/// Returns the entries of a matrix w (out, in) in panels of 48 rows, each (in, 48), for products in f32 by AVX-512.
+/// BLAS reorders w like this in each product; here it is done once, when the weights are read.
 index_t panels_size(index_t out, index_t in);
 
-/// Whether the CPU has AVX-512. Asks once.
+/// Returns whether the CPU has AVX-512; asks the CPU once.
 bool panels_available();
 
 /// Puts `count` rows of `in` entries, from row `first` on, into the panels of a matrix.
 void pack_rows(index_t first, index_t count, index_t in, const float* rows, float* panels);
 
-/// y (rows, out) = x (rows, in) w^T with the first `out` rows of w. Products are summed in f32, in the order of `in`: a
+/// Computes y (rows, out) = x (rows, in) w^T with the first `out` rows of w, summed in f32 in the order of `in`: a
 /// result does not depend on the rows and columns beside it. May be called only where `panels_available()`.
 void multiply_panels(index_t rows, index_t out, index_t in, const float* x, index_t x_stride, const float* panels,
                      float* y, index_t y_stride);

@@ -28,8 +28,8 @@ void pack_row(index_t row, index_t in, const float* values, bf16* tiles) {
 #if defined(QKGEOM_HAS_TILES)
 namespace {
 
-/// x as first factors of tile products: for each 16 rows, for each 32 entries, a tile (16, 32). Rows that are not there
-/// are zero.
+/// Packs x as first factors of tile products: for each 16 rows, for each 32 entries, a tile (16, 32). Missing rows are
+/// zero.
 QKGEOM_TILE_TARGET void pack_activations(index_t rows, index_t in, const float* x, index_t x_stride, bf16* to) {
   const index_t steps = steps_of(in);
   const auto line = [&](index_t r, index_t step) {
@@ -49,7 +49,7 @@ QKGEOM_TILE_TARGET void pack_activations(index_t rows, index_t in, const float* 
     for (index_t s = 0; s < steps; ++s) std::fill_n(line(r, s), block, bf16{});
 }
 
-/// c (32, 32) = 32 rows of x times 32 rows of w; `c_stride` in entries.
+/// Computes c (32, 32) = 32 rows of x times 32 rows of w by products of pairs; `c_stride` in entries.
 QKGEOM_TILE_TARGET inline void multiply_block_by_pairs(const bf16* x, const bf16* w, index_t steps, float* c,
                                                        index_t c_stride) {
   constexpr index_t together = 8;  // with two columns, sums that stay in registers and hide the latency
@@ -60,7 +60,7 @@ QKGEOM_TILE_TARGET inline void multiply_block_by_pairs(const bf16* x, const bf16
   }
 }
 
-/// The same by AMX.
+/// Computes the same by AMX.
 QKGEOM_TILE_TARGET inline void multiply_block_by_amx(const bf16* x, const bf16* w, index_t steps, float* c,
                                                      index_t c_stride) {
   const bf16* const x1 = x + steps * tile_entries;
@@ -68,7 +68,7 @@ QKGEOM_TILE_TARGET inline void multiply_block_by_amx(const bf16* x, const bf16* 
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-  // x comes from the second-level cache, a little ahead.
+  // Prefetches x from the second-level cache, a little ahead.
   const auto fetch = [](const bf16* tile) {
 #pragma GCC unroll 16
     for (index_t line = 0; line < half; ++line) __builtin_prefetch(tile + line * block);

@@ -13,7 +13,7 @@ namespace qkgeom::tiles {
 
 /// Multiplies a (rows, 32 steps) by b (32 steps, columns of 16), by products of pairs. `Fresh` sets c (rows, columns),
 /// else the product is added to it. The rows of a lie `a_row` bf16 apart and its steps `a_step`; a 32-bit word of b
-/// holds two following rows of a column, and a step 16 pairs of rows. `word(step, pair, column)` is the place of 16
+/// holds two consecutive rows of a column, and a step 16 pairs of rows. `word(step, pair, column)` is the address of 16
 /// columns.
 template <index_t Rows, index_t Columns, bool Fresh, class Word>
 QKGEOM_TILE_TARGET inline void multiply_pairs(const bf16* a, index_t a_row, index_t a_step, index_t steps,

@@ -5,12 +5,12 @@
 
 namespace qkgeom {
 
-/// Batched products of matrices whose rows lie `row` apart and which follow one another `batch` apart, in entries.
+/// Layout of batched matrices: entries between the rows of one, and between two of them.
 struct matrix_layout {
   index_t row = 0, batch = 0;
 };
-/// c (rows, columns) = a (rows, inner) b^T, b (columns, inner); with `plain` b (inner, columns) and c = a b; with
-/// `adds` it is added to c. Sums in f32.
+/// A product c (rows, columns) = a (rows, inner) b^T, b (columns, inner); with `plain` b (inner, columns) and c = a b;
+/// with `adds` it is added to c. Sums are in f32.
 struct product_shape {
   index_t rows, columns, inner;
   matrix_layout a, b, c;
@@ -18,8 +18,8 @@ struct product_shape {
   bool plain = false, adds = false;
 };
 
-/// The same product as BLAS has it, whose matrices are column-major: the transposed result is the product of the
-/// transposed factors in the other order, C (m, n) = op(A) B with A from b and B from a.
+/// The same product for BLAS, whose matrices are column-major: the transposed result is the product of the transposed
+/// factors in the other order, C (m, n) = op(A) B with A from b and B from a.
 struct column_major_product {
   bool transposes_a;  ///< op(A) is A transposed
   index_t m, n, k;

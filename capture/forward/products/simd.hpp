@@ -8,7 +8,7 @@
 
 namespace qkgeom::simd {
 
-/// Floats in a vector register of the instruction set that the compiler was told to use.
+/// Floats in a vector register of the target's instruction set.
 #if defined(__AVX512F__)
 inline constexpr int lanes = 16;
 #elif defined(__AVX__)
@@ -16,7 +16,7 @@ inline constexpr int lanes = 8;
 #else
 inline constexpr int lanes = 4;
 #endif
-/// Vector registers there are.
+/// Number of vector registers.
 #if defined(__AVX512F__)
 inline constexpr int registers = 32;
 #else
@@ -40,7 +40,7 @@ inline bool equal(floats a, floats b) {
   ints zero{};
   return std::memcmp(&differs, &zero, sizeof zero) == 0;
 }
-/// The compiler does not look behind x: no multiplication before is fused with an addition after.
+/// Hides x from the compiler, so that it fuses no multiplication before with an addition after.
 inline void keep([[maybe_unused]] floats& x) {
 #if defined(__x86_64__)
   __asm__("" : "+v"(x));
@@ -54,7 +54,7 @@ inline float sum(floats v) {
   return s;
 }
 
-/// 2^x for x <= 126; below -126 the result is that of -126. Relative error at most 2.4e-7 (the polynomial is the
+/// Returns 2^x for x <= 126; below -126 the result is 2^-126. Relative error at most 2.4e-7 (the polynomial is the
 /// minimax one of degree 5 on [-1/2, 1/2], error 7.5e-8, the rest is rounding).
 inline floats exp2(floats x) {
   x = max(x, all(-126.0f));
@@ -69,9 +69,9 @@ inline floats exp2(floats x) {
   return std::bit_cast<floats>(std::bit_cast<ints>(p) + (std::bit_cast<ints>(shifted) << 23));
 }
 
-/// 2^x for -126 <= x <= 0 with a relative error of at most 1.1e-4, for results that are rounded to bf16 (half a unit
-/// there is 2e-3): the bits of x + 1 - 2^f, f the fraction of x, are nearly those of 2^x (Malossi et al. 2015, "Fast
-/// exponential computation on SIMD architectures"). The cubic is the minimax one for 1 + f - 2^f on [0, 1].
+/// Returns 2^x for -126 <= x <= 0 with a relative error of at most 1.1e-4, for results that are rounded to bf16 (half a
+/// unit there is 2e-3): the bits of x + 1 - 2^f, f the fraction of x, are nearly those of 2^x (Malossi et al. 2015,
+/// "Fast exponential computation on SIMD architectures"). The cubic is the minimax one for 1 + f - 2^f on [0, 1].
 inline floats exp2_rough(floats x) {
   x = max(x, all(-126.0f));
   constexpr float shifter = 12582912.0f;
@@ -82,12 +82,12 @@ inline floats exp2_rough(floats x) {
   return std::bit_cast<floats>(__builtin_convertvector((x - g) * 8388608.0f + 1065353216.0f, ints));
 }
 
-/// Rounds to bf16, to nearest, ties to even; the result is held as float.
+/// Rounds finite values to bf16, to nearest, ties to even; the result is held as float.
 inline floats round_finite_to_bf16(floats x) {
   const ints u = std::bit_cast<ints>(x);
   return std::bit_cast<floats>((u + 0x7fff + ((u >> 16) & 1)) & static_cast<std::int32_t>(0xffff0000u));
 }
-/// The same; NaN stays NaN.
+/// Rounds like `round_finite_to_bf16`; NaN stays NaN.
 inline floats round_to_bf16(floats x) { return x == x ? round_finite_to_bf16(x) : x; }
 
 /// Calls f(0), ..., f(N - 1) with compile-time numbers, so that arrays of vectors stay in registers.

@@ -24,7 +24,7 @@ tile_unit unit_of_cpu() {
   return amx ? tile_unit::amx : tile_unit::avx512;
 }
 
-/// Linux saves a process' tiles (8 KB a thread) only if it asks for that.
+/// Asks Linux to save the process' tiles (8 KB a thread), which it does only on request.
 bool system_saves_tiles() {
   constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
   return ::syscall(SYS_arch_prctl, request_permission, tile_data) == 0;

@@ -2,12 +2,11 @@
 #pragma once
 
 // Products of bf16 tiles of 16 rows x 64 bytes, summed in f32: by AMX, or by AVX-512's products of pairs. Functions
-// that use them carry QKGEOM_TILE_TARGET, so that a portable build has them too; they may be called only where
-// `tiles_available()`.
+// with QKGEOM_TILE_TARGET exist in portable builds too; they may be called only where `tiles_available()`.
 #if defined(__x86_64__) && defined(__linux__)
 #define QKGEOM_HAS_TILES 1
 #define QKGEOM_TILE_TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16")))
-// g++ 12 takes the undefined vectors of these headers for a mistake of ours.
+// g++ 12 warns about the undefined vectors of these headers.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -26,16 +25,16 @@
 
 namespace qkgeom {
 
-/// What multiplies tiles of bf16: nothing, AVX-512's products of pairs (Zen 4, Cooper Lake), or AMX (Sapphire Rapids).
+/// Multiplier of bf16 tiles: none, AVX-512's products of pairs (Zen 4, Cooper Lake), or AMX (Sapphire Rapids).
 enum class tile_unit { none, avx512, amx };
 
-/// The fastest that the CPU has and that the system lets this process use. Asks once.
+/// Returns the fastest unit that the CPU has and the system lets this process use; asks once.
 tile_unit best_tile_unit();
 inline bool tiles_available() { return best_tile_unit() != tile_unit::none; }
 
 namespace tiles {
 
-/// Memory that starts at a cache line: rows of tiles that cross lines cost twice.
+/// Allocates memory that starts at a cache line: rows of tiles that cross lines cost twice.
 template <class T>
 struct line_allocator {
   using value_type = T;
@@ -53,14 +52,14 @@ using line_vector = std::vector<T, line_allocator<T>>;
 inline constexpr int tile = 16;      ///< rows of a tile, and f32 columns
 inline constexpr int channels = 32;  ///< bf16 in a row of a tile: terms that one product instruction sums
 
-/// All eight tiles have 16 rows x 64 bytes.
+/// Configuration of the eight tile registers, each 16 rows x 64 bytes.
 struct alignas(64) tile_shapes {
   std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
   std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
   std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-/// Between these two calls a thread may use its tiles.
+/// Starts the use of tiles by this thread; the next call ends it.
 QKGEOM_TILE_TARGET inline void begin(tile_unit unit, const tile_shapes& shapes) {
   if (unit != tile_unit::amx) return;
   __asm__ volatile("" ::"m"(shapes));
@@ -70,7 +69,7 @@ QKGEOM_TILE_TARGET inline void end(tile_unit unit) {
   if (unit == tile_unit::amx) _tile_release();
 }
 
-/// The compiler does not know that tile loads read memory: stores before this call are done before them.
+/// Completes the stores before it: the compiler does not know that tile loads read memory.
 inline void stores_are_done() { __asm__ volatile("" ::: "memory"); }
 #endif
 

@@ -23,8 +23,8 @@
 namespace qkgeom {
 namespace {
 
-/// All ranks of MPI_COMM_WORLD. Rank 0 holds two counters that every rank adds to without its help: the next number and
-/// the progress. One call of MPI runs at a time (MPI_THREAD_SERIALIZED).
+/// All ranks of MPI_COMM_WORLD. Rank 0 holds two counters that every rank adds to by itself: the next number and the
+/// progress. One call of MPI runs at a time (MPI_THREAD_SERIALIZED).
 class mpi_group final : public process_group {
  public:
   mpi_group() {
@@ -96,7 +96,7 @@ class mpi_group final : public process_group {
  private:
   enum counter { next_number, units_passed, counters };
 
-  /// Adds to a counter of rank 0. Returns what it was before. Within `mutex_`.
+  /// Adds to a counter of rank 0 and returns its value before. Hold `mutex_`.
   index_t add(int c, index_t n) {
     const long long more = n;
     long long before = 0;
@@ -104,7 +104,7 @@ class mpi_group final : public process_group {
     MPI_Win_flush(0, window_);
     return before;
   }
-  /// What all ranks have passed since the last time. Within `mutex_`.
+  /// Returns the progress of all ranks since the last call. Hold `mutex_`.
   index_t unshown() {
     const index_t all = add(units_passed, 0), more = all - shown_;
     shown_ = all;
@@ -134,13 +134,13 @@ class mpi_group final : public process_group {
   std::string work_{};
 };
 
-/// SHA-256 of the program that runs.
+/// Hashes the running program (SHA-256).
 std::string this_build() {
   const mapped_file program("/proc/self/exe");
   return sha256().add(program.bytes()).hex();
 }
 
-/// The CPU's name; "": not known.
+/// Returns the CPU's name; empty: unknown.
 std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);)
@@ -148,7 +148,7 @@ std::string cpu_name() {
   return "";
 }
 
-/// Notes on rank 0 that ranks run on other CPUs: products take the kernels of each.
+/// Notes on rank 0 that ranks run on different CPUs, whose matrix products may differ in their last bits.
 void note_other_cpus(mpi_group& group) {
   const auto names = group.gather(cpu_name());
   const auto other = std::find_if(names.begin(), names.end(), [&](const auto& name) { return name != names[0]; });
@@ -177,7 +177,7 @@ void abort_all(const std::string& program, const std::string& advice, const mpi_
   std::_Exit(2);
 }
 
-/// Whether a launcher (mpirun, srun --mpi=pmix) started this process, by the variables that it sets.
+/// Returns whether a launcher (mpirun, srun --mpi=pmix) started this process, by the variables that it sets.
 bool started_by_mpi() {
   // Open MPI and PRRTE; PMIx, as srun --mpi=pmix; MPICH and srun --mpi=pmi2.
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"})
@@ -196,7 +196,7 @@ void run_with_mpi(const std::string& program, const std::string& advice,
     note_other_cpus(*group);
     body(*group);
   } catch (const group_error& e) {
-    // mpirun kills the others once one has ended with 2: rank 0 speaks before they leave together.
+    // mpirun kills the others once one has ended with 2: rank 0 prints before all end together.
     std::fflush(stdout);
     if (group->rank() == 0) std::fprintf(stderr, "%s: %s\n", program.c_str(), e.what());
     group.reset();

@@ -10,12 +10,12 @@
 
 namespace qkgeom {
 
-/// Moments of all rows of each head of x (n, heads, d), covariance included, in f64, as each head's `total`. `side`
-/// names x in errors.
+/// Computes the moments of all rows of each head of x (n, heads, d), covariance included, in f64, as each head's
+/// `total`. `side` names x in errors.
 using moment_function = std::function<std::vector<side_moments>(const char* side, const tensor_view<const float>& x,
                                                                 const vector_view<const std::int32_t>& position)>;
 
-/// A `moment_function` through a context; x may be in any memory that the context takes.
+/// Implements `moment_function` on a context; x may be in any memory that the context takes.
 template <class Context, class T, memory_space S>
 std::vector<side_moments> total_moments(Context& context, const char* side, const tensor_view<const T, S>& x,
                                         const vector_view<const std::int32_t, S>& position) {

@@ -7,7 +7,7 @@
 namespace qkgeom {
 namespace {
 
-/// The listed heads: in place if they are consecutive, else copied.
+/// Views the listed heads in place if they are consecutive, else copies them.
 tensor_view<const float> chosen_heads(const tensor_view<const float>& x, const std::vector<index_t>& heads,
                                       std::vector<float>& copy) {
   const auto n = static_cast<index_t>(heads.size());

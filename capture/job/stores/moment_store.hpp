@@ -14,14 +14,14 @@ namespace qkgeom {
 /// Moments of every token of the captured heads, over the documents of one block.
 class moment_store {
  public:
-  /// `manifest` must outlive the store. Leaves out tokens before `skip_first`.
+  /// Refers to `manifest`, which must outlive the store. Leaves out tokens before `skip_first`.
   moment_store(const capture_manifest& manifest, bucket_edges buckets, moment_function moments, index_t skip_first);
 
   /// Adds a document in one layer: q (tokens, query heads, d), k (tokens, key heads, d).
   void add(index_t layer, tensor_view<const float> q, tensor_view<const float> k);
 
-  /// Adds a chunk of a document whose rows may be in any memory; row 0 is token `first`, and chunks come in order.
-  /// `moments(side, rows, position)` gives the moments of each head of `rows`, whose first is token `position`.
+  /// Adds a chunk of a document from any memory; row 0 is token `first`, and chunks come in order. `moments(side, rows,
+  /// position)` returns the moments of each head of `rows`, whose row 0 is token `position`.
   template <class T, memory_space S, class Moments>
   void add_chunk(index_t layer, index_t first, const tensor_view<const T, S>& q, const tensor_view<const T, S>& k,
                  const Moments& moments) {
@@ -47,8 +47,8 @@ class moment_store {
   void clear();
 
  private:
-  /// Adds rows from token `first` on. `total_of(side, rows, heads, position)` gives moments of the heads of `rows`,
-  /// whose first is token `position`.
+  /// Adds rows from token `first` on. `total_of(side, rows, heads, position)` returns the moments of the heads of
+  /// `rows`, whose row 0 is token `position`.
   template <class T, memory_space S, class TotalOf>
   void add_rows(index_t layer, index_t first, const tensor_view<const T, S>& q, const tensor_view<const T, S>& k,
                 const TotalOf& total_of) {
@@ -83,7 +83,7 @@ class moment_store {
   moment_function moments_;
   index_t skip_first_;
   std::vector<token_moments> layers_;  // as manifest_->layers
-  std::vector<row_moments> document_;  // of the current document's keys, by key head
+  std::vector<row_moments> document_;  // moments of the current document's keys, by key head
   std::vector<float> packed_;
   std::vector<std::int32_t> position_;
 };

@@ -25,7 +25,7 @@ resume_state read_file(const fs::path& path) {
   return state;
 }
 
-/// Files of a folder whose names begin with `prefix`, by name.
+/// Lists files of a folder whose names begin with `prefix`, sorted by name.
 std::vector<fs::path> files_named(const fs::path& folder, const std::string& prefix) {
   std::vector<fs::path> found;
   std::error_code none;
@@ -67,7 +67,7 @@ void remove_state(const fs::path& folder) {
   remove_other_states(folder);
   fs::remove(folder / (std::string(file_name) + ".partial"), none);
   fs::remove(folder / file_name, none);
-  // Moments of an unfinished block, "moments-03.safetensors.upto-17", or a part of such a file.
+  // Removes moments of unfinished blocks, "moments-03.safetensors.upto-17", and partial files of moments.
   for (const auto& path : files_named(folder, "moments-"))
     if (path.extension() != ".safetensors") fs::remove(path, none);
 }

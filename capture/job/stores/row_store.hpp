@@ -13,22 +13,22 @@
 
 namespace qkgeom {
 
-/// The rows of one shard: in each captured layer, the drawn tokens of the captured heads.
+/// Rows of one shard: in each captured layer, the drawn tokens of the captured heads.
 class row_store {
  public:
-  /// `manifest` must outlive the store. `compute` is the element type of the rows: bf16 values are stored without loss.
-  /// `same_positions`: keys at the positions of the queries. `skipped`: documents before the first, which count in the
-  /// draws.
+  /// Refers to `manifest`, which must outlive the store. `compute` is the element type of the rows: bf16 values are
+  /// stored without loss. `same_positions`: keys at the positions of the queries. `skipped`: documents before the
+  /// first, which count in the draws.
   row_store(const capture_manifest& manifest, token_sampler sampler, compute_type compute, bool same_positions = false,
             index_t skipped = 0);
 
-  /// Draws the rows of a document in one layer; none if the layer is not captured.
+  /// Draws the rows of a document in one layer; no rows if the layer is not captured.
   row_choice choose(index_t layer, std::int32_t document, index_t tokens) const;
-  /// Adds these rows: q (rows, query heads, d), k (rows, key heads, d) of all heads of the model.
+  /// Adds rows that `choose` drew: q (rows, query heads, d), k (rows, key heads, d) of all heads of the model.
   void add(index_t layer, const row_choice& choice, tensor_view<const float> q, tensor_view<const float> k,
            std::int32_t document, std::span<const std::int32_t> ids);
 
-  /// Rows so far, valid until the next call.
+  /// Returns the rows so far, valid until the next call.
   std::vector<layer_to_write> layers() const;
   void clear();
 

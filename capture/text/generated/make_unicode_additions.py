@@ -108,7 +108,7 @@ def main(paths):
     print("// SPDX-License-Identifier: MIT")
     print("// Made by make_unicode_additions.py from tokenizers %s and ICU %s; do not edit." %
           (tokenizers.__version__, ", ".join(icu.version for icu in icus)))
-    print("#pragma once\n\n/// What the `tokenizers` library knows of Unicode that ICU may not: sets are patterns of icu::UnicodeSet.")
+    print("#pragma once\n\n/// Properties of characters that the `tokenizers` library knows and ICU may not: sets are patterns of icu::UnicodeSet.")
     print("namespace qkgeom::detail {\n\nstruct named_set {\n  const char *name, *members;\n};\n")
     for title, table, values, known in (
             ("General categories: the characters beyond Unicode 15.0, and those that changed.", "category_additions", classes,
@@ -121,9 +121,9 @@ def main(paths):
             print_row(name, {c for c in found if values[c] == name})
         print("};\n")
     more = numerals() - {c for c, name in classes.items() if name[0] == "N"}
-    print("/// Numerals of the Digits pre-tokenizer that no regular expression takes for one.")
+    print("/// Numerals of the Digits pre-tokenizer that no regular expression counts as one.")
     print('inline constexpr const char* more_numerals = "%s";' % "".join(pattern(more)))
-    print("\n/// Lower case beyond Unicode 15.0: of first .. last, by adding `difference`.")
+    print("\n/// Lower case of characters beyond Unicode 15.0: adds `difference` to first .. last.")
     print("struct case_range {\n  char32_t first, last;\n  int difference;\n};\ninline constexpr case_range lower_additions[] = {")
     lower, rows = lower_case(), []
     for c in sorted(differing(lower, [icu.lower_case() for icu in icus])):

@@ -2,7 +2,7 @@
 // Made by make_unicode_additions.py from tokenizers 0.23.3 and ICU 72, 78; do not edit.
 #pragma once
 
-/// What the `tokenizers` library knows of Unicode that ICU may not: sets are patterns of icu::UnicodeSet.
+/// Properties of characters that the `tokenizers` library knows and ICU may not: sets are patterns of icu::UnicodeSet.
 namespace qkgeom::detail {
 
 struct named_set {
@@ -64,10 +64,10 @@ inline constexpr named_set script_additions[] = {
     {"Thai", "[]"},
 };
 
-/// Numerals of the Digits pre-tokenizer that no regular expression takes for one.
+/// Numerals of the Digits pre-tokenizer that no regular expression counts as one.
 inline constexpr const char* more_numerals = "[\\U00011de0-\\U00011de9\\U00016ff4-\\U00016ff6]";
 
-/// Lower case beyond Unicode 15.0: of first .. last, by adding `difference`.
+/// Lower case of characters beyond Unicode 15.0: adds `difference` to first .. last.
 struct case_range {
   char32_t first, last;
   int difference;

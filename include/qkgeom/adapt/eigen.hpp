@@ -31,7 +31,7 @@ vector_view<const typename Derived::Scalar> as_view(const Eigen::MatrixBase<Deri
   return {v.derived().data(), v.size()};
 }
 
-/// A temporary would not outlive its view.
+/// Refuses a temporary, which its view would outlive.
 template <class Derived>
 void as_view(const Eigen::PlainObjectBase<Derived>&& temporary) = delete;
 

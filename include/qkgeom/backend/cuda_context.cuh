@@ -28,13 +28,13 @@ struct cuda_options {
   int threads = 0;                                   ///< host threads for work on results; 0 or less: one per core
 };
 
-/// Runs every primitive on the current CUDA device, on the caller's stream, on views of device memory. Members are
-/// those of cpu_context. Results are host values, so a primitive waits for the stream where it reads them, and nowhere
-/// else. Results do not depend on the order in which blocks run. Scratch memory comes from a stream-ordered pool of the
+/// Runs every primitive on the current CUDA device, on the caller's stream, on views of device memory. It has the
+/// members of cpu_context. Results are host values, so a primitive waits for the stream only where it reads them.
+/// Results do not depend on the order in which blocks run. Scratch memory comes from a stream-ordered pool of the
 /// device. Throws `error` where CUDA reports one. Use a context from one thread at a time.
 ///
 /// Sums over all pairs in f32, with a heatmap, a weight (device_weighted_pairs, prefix_uniform) or terms, are one
-/// tensor core kernel over the tiles of many heads and query buckets; so are those under observed queries. Drawn pairs
+/// tensor core kernel over the tiles of many heads and query buckets; so are sums under observed queries. Drawn pairs
 /// (f64) take many heads and buckets at once. f64 pairs, f64 observed queries, and terms together with a weight go
 /// through Thrust, one bucket after the other.
 class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cuda_kernels::device_memory> {
@@ -162,7 +162,7 @@ std::vector<pair_sums> cuda_context::empirical_pairs(const tensor_view<const T, 
                                                                 problems)();
 }
 
-/// The members of cuda_context for rows of T. A build of many programs may compile them once
+/// Lists the members of cuda_context for rows of T. A build of many programs may compile them once
 /// (.cmake/precompiled_cuda.cu) and define QKGEOM_PRECOMPILED_CUDA in every unit.
 #define QKGEOM_CUDA_MEMBERS(prefix, T)                                                                              \
   prefix template std::vector<side_moments> cuda_context::moments(                                                  \

@@ -76,7 +76,7 @@ concept sums_pairs = requires(C& ctx, const tensor_view<const float, C::space>& 
   { ctx.empirical_pairs(x, x, keys, observed, precision) } -> std::same_as<std::vector<pair_sums>>;
 };
 
-/// A context that rotates rows: see cpu_context::rotate_rows. No analysis asks for it.
+/// A context that rotates rows: see cpu_context::rotate_rows. No analysis needs it.
 template <class C>
 concept rotates_rows = requires(C& ctx, const tensor_view<const float, C::space>& x,
                                 const vector_view<const std::int32_t, C::space>& position, const row_rotation& rotation,
@@ -84,8 +84,8 @@ concept rotates_rows = requires(C& ctx, const tensor_view<const float, C::space>
   ctx.rotate_rows(x, position, rotation, position, y);
 };
 
-/// What an analysis runs on. `C::space` is the memory of its views. The primitives accept every element type, not only
-/// float. Every algorithm of the library is written once, over a context.
+/// A backend that runs analyses. `C::space` is the memory of its views. The primitives accept every element type, not
+/// only float. Every algorithm of the library is written once, over a context.
 template <class C>
 concept context = runs_host_work<C> && sums_moments<C> && solves_symmetric<C> && sums_pairs<C>;
 

@@ -135,7 +135,7 @@ struct pair_sums {
   index_t heatmap_width = 0;        ///< cells along each side
   std::vector<double> heatmap_sum;  ///< (key distance, query distance)
   std::vector<double> heatmap_weight;
-  std::vector<std::int64_t> drawn{};  ///< (distributions, groups) pairs drawn; 0: all were used; empty: none were drawn
+  std::vector<std::int64_t> drawn{};  ///< (distributions, groups) pairs drawn; 0: all were used; empty: no draws
   std::vector<double> square{};       ///< (distributions, groups) weighted squared plasticity of drawn pairs
   std::vector<double> term_sum{};     ///< (distributions, groups, terms) weighted, with `pair_request::terms`
   heatmap_terms cells{};              ///< of the heatmap, with `pair_request::terms`

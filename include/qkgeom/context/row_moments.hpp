@@ -8,12 +8,11 @@
 
 namespace qkgeom {
 
-/// Sizes of values that f64 sums accept: products of four such values stay inside its range.
+/// Sizes of values that f64 sums accept: products of four of them stay inside its range.
 inline constexpr double smallest_size = 1e-70, largest_size = 1e70;
-/// Whether `largest`, the largest size of some values, is 0 or within these bounds.
+/// Returns whether `largest`, the largest size of some values, is 0 or within these bounds.
 inline bool takes_size(double largest) { return largest == 0 || (largest >= smallest_size && largest <= largest_size); }
 
-/// Which second moments of x are kept.
 enum class scatter_kind { diagonal, full };
 
 /// Mergeable moments of rows (x, t), x of size d, t the position in tokens: sums of squares and products about the

@@ -15,7 +15,7 @@ namespace qkgeom {
 class bucket_edges {
  public:
   bucket_edges() = default;
-  /// Throws unless the edges ascend and there are none or at least two.
+  /// Takes ascending edges. Throws `error` unless they ascend and their number is 0 or at least 2.
   explicit bucket_edges(std::vector<index_t> edges) : edges_(std::move(edges)) {
     require(edges_.size() != 1, "bucket edges need at least two values");
     for (std::size_t i = 1; i < edges_.size(); ++i)

@@ -16,7 +16,7 @@ namespace qkgeom {
 /// small file cannot demand memory or time without bound. docs/formats.md lists the amounts.
 class budget {
  public:
-  /// `exceeded` is the message of the error that `spend` throws.
+  /// Allows `amount`; `exceeded` is the message of the error that `spend` throws.
   budget(std::uint64_t amount, std::string exceeded) : left_(amount), exceeded_(std::move(exceeded)) {}
 
   /// Spends `amount`. Throws `error` if less than that is left.

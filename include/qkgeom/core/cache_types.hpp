@@ -11,7 +11,7 @@
 
 namespace qkgeom {
 
-/// How a key-value cache stores keys: the types of llama.cpp's --cache-type-k.
+/// Storage type of keys in a key-value cache: the types of llama.cpp's --cache-type-k.
 enum class cache_type { f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0, iq4_nl };
 
 /// Values of a block: the types from q8_0 on store one or two half-precision numbers per block.
@@ -30,7 +30,7 @@ inline constexpr cache_type_entry cache_types[] = {
 
 constexpr std::string_view name_of(cache_type t) { return cache_types[static_cast<int>(t)].name; }
 constexpr double bits_of(cache_type t) { return cache_types[static_cast<int>(t)].bits; }
-/// Whether the type stores blocks of `cache_block` values.
+/// Returns whether the type stores blocks of `cache_block` values.
 QKGEOM_HD constexpr bool has_blocks(cache_type t) { return t >= cache_type::q8_0; }
 
 /// Returns the type with this name. Throws `error` that lists the types.

@@ -10,7 +10,7 @@
 
 namespace qkgeom {
 
-/// Philox4x32-10 (Salmon et al., 2011): 128 random bits from a counter and a key, the same on every machine.
+/// Returns 128 random bits of a counter and a key by Philox4x32-10 (Salmon et al., 2011), the same on every machine.
 QKGEOM_HD inline std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
                                                          std::array<std::uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {

@@ -15,7 +15,7 @@ namespace qkgeom {
 /// A fixed set of threads that run loops of independent iterations; results do not depend on the number of threads.
 class thread_pool {
  public:
-  /// The calling thread is one of the `threads` (0 or less: one per core). Throws `error` if they cannot be started.
+  /// Starts `threads` threads less the calling one (0 or less: one per core). Throws `error` if they cannot be started.
   explicit thread_pool(int threads = 0);
   thread_pool(const thread_pool&) = delete;
   thread_pool& operator=(const thread_pool&) = delete;
@@ -70,7 +70,7 @@ class thread_pool {
     ~running_loop() { innermost() = outer; }
   };
   static const running_loop*& innermost();
-  /// Returns the loop of this pool that the current thread works on; null if there is none.
+  /// Returns the loop of this pool that the current thread works on; null without one.
   const running_loop* loop_here() const;
 
   void end_workers();

@@ -15,8 +15,8 @@ inline std::size_t utf8_size(unsigned char lead) {
   return lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 1;
 }
 
-/// Bytes of the well-formed character at byte `i` of `text`; 0 if it is ill-formed: `*skip` is then the length of the
-/// maximal ill-formed part (Unicode 15, section 3.9, "U+FFFD substitution of maximal subparts").
+/// Returns the bytes of the well-formed character at byte `i` of `text`; 0 if it is ill-formed: `*skip` is then the
+/// length of the maximal ill-formed part (Unicode 15, section 3.9, "U+FFFD substitution of maximal subparts").
 inline std::size_t well_formed_size(std::string_view text, std::size_t i, std::size_t* skip) {
   const auto byte = [&](std::size_t j) { return static_cast<unsigned char>(text[j]); };
   const unsigned char lead = byte(i);

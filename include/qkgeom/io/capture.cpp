@@ -104,7 +104,7 @@ namespace {
 
 using detail::allowed_by, detail::allowed_documents, detail::check_rows, detail::int32_view;
 
-/// Bits of T and those of its exponent: all of them set means NaN or infinity.
+/// Bits of T and the bits of its exponent: if all of these are set, the value is NaN or infinite.
 template <class T>
 struct exponent_bits;
 template <>
@@ -132,7 +132,7 @@ struct exponent_bits<double> {
   static type of(double x) { return std::bit_cast<type>(x); }
 };
 
-/// True if none of n elements is NaN or infinite. A full exponent plus its lowest bit carries into the sign bit: a loop
+/// Returns whether all of n elements are finite. A full exponent plus its lowest bit carries into the sign bit: a loop
 /// of integer operations without an exit or a comparison, which compilers vectorise.
 template <class T>
 bool all_finite(const T* x, index_t n) {
@@ -144,7 +144,7 @@ bool all_finite(const T* x, index_t n) {
   return seen >> (8 * sizeof(bits) - 1) == 0;
 }
 
-/// Throws `error` naming tensor and head if the values of a head have sizes that f64 does not take (`takes_size`).
+/// Throws `error` naming tensor and head if values of a head have a size that f64 sums do not accept (`takes_size`).
 void check_sizes(const captured_side& side) {
   const double* const data = reinterpret_cast<const double*>(side.data);
   for (index_t h = 0; h < side.heads; ++h) {
@@ -157,7 +157,7 @@ void check_sizes(const captured_side& side) {
   }
 }
 
-/// Integers of a shard as 32-bit ones: in place where the file has I32 and is aligned, else copied.
+/// Reads integers of a shard as 32-bit ones: in place if the file has I32 and is aligned, else copied.
 int32_view read_integers(const std::shared_ptr<const safetensors_file>& file, const tensor_entry& entry,
                          std::vector<std::shared_ptr<const void>>& owners) {
   const std::string where = file->path().string() + ": tensor " + entry.name;
@@ -177,7 +177,7 @@ int32_view read_integers(const std::shared_ptr<const safetensors_file>& file, co
   return {values->data(), static_cast<index_t>(values->size())};
 }
 
-/// The row vector `<tensor>.<kind>` of a shard, which must have `rows` entries.
+/// Reads the row vector `<tensor>.<kind>` of a shard, which must have `rows` entries.
 int32_view read_row_vector(const std::shared_ptr<const safetensors_file>& file, captured_side& side, const char* kind) {
   const auto& entry = file->at(side.tensor + '.' + kind);
   require(entry.shape == std::vector<index_t>{side.rows}, side.file, ": tensor ", entry.name, " must have shape (",
@@ -185,7 +185,7 @@ int32_view read_row_vector(const std::shared_ptr<const safetensors_file>& file, 
   return read_integers(file, entry, side.owners);
 }
 
-/// Dtype of a tensor of rows. Throws `error` naming the tensor if rows may not have it.
+/// Returns the dtype of a tensor of rows. Throws `error` naming the tensor if rows may not have it.
 dtype row_dtype(const std::string& file, const tensor_entry& entry) {
   for (const dtype t : {dtype::bf16, dtype::f16, dtype::f32, dtype::f64})
     if (entry.dtype == name_of(t)) return t;
@@ -204,7 +204,7 @@ void require_rows(const safetensors_file& file, const capture_manifest& manifest
           " by the capture's list of shards");
 }
 
-/// One side of a layer from one shard; `kind` is 'q' or 'k'. Checks everything but finiteness.
+/// Reads one side of a layer from one shard; `kind` is 'q' or 'k'. Checks everything but finiteness.
 captured_side read_side(const std::shared_ptr<const safetensors_file>& file, const capture_manifest& manifest,
                         const captured_layer_info& info, char kind, const allowed_documents& allowed) {
   captured_side side;
@@ -252,7 +252,7 @@ void check_same_capture(const capture_manifest& folder, const capture_manifest& 
   same(folder.layers == shard.layers, "layers");
 }
 
-/// The documents that the rows of a shard may have.
+/// Returns the documents that the rows of a shard may have.
 allowed_documents documents_of(const capture_manifest& m, index_t shard) {
   if (m.shards.empty()) return allowed_by(m, std::nullopt);
   return allowed_by(m, m.shards[shard].documents);
@@ -340,7 +340,7 @@ std::shared_ptr<const safetensors_file> capture::file(index_t shard) const {
 void capture::open_file(state& s) {
   s.files.push_back(std::make_shared<const safetensors_file>(s.path));
   s.manifest = manifest_of(*s.files[0]);
-  // A single file that was a shard has its manifest, but not the other shards.
+  // A single file that was a shard has the whole manifest without the other shards.
   s.manifest.shards.clear();
 }
 

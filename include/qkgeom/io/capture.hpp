@@ -24,22 +24,22 @@
 
 namespace qkgeom {
 
-/// The queries or the keys of a captured layer: elements (rows, heads, dim), and per row position, document and, if the
-/// capture has it, token id. Views into mapped files or copies, which `owners` keeps alive; copies of this share them.
+/// Queries or keys of a captured layer: elements (rows, heads, dim), and per row position, document and, if the capture
+/// has it, token id. Views mapped files or copies, which `owners` keeps alive; copies of this share them.
 struct captured_side {
-  std::string file;    ///< where the rows come from, for errors
+  std::string file;    ///< file of the rows, for errors
   std::string tensor;  ///< e.g. "layer.3.q"
   dtype element = dtype::f32;
   index_t rows = 0, heads = 0, dim = 0;
   const std::byte* data = nullptr;
   vector_view<const std::int32_t> position{}, document{};
-  vector_view<const std::int32_t> token{};  ///< empty if the capture has none
+  vector_view<const std::int32_t> token{};  ///< empty without token ids
   std::vector<std::shared_ptr<const void>> owners{};
 
   std::size_t bytes() const { return rows * heads * dim * size_of(element); }
 };
 
-/// A layer as captured: rows of its query and key heads. Stays valid without the capture it was read from.
+/// A layer as captured: rows of its query and key heads. Stays valid without its capture.
 struct captured_layer {
   index_t layer = 0;
   bool rope = true;
@@ -50,7 +50,7 @@ struct captured_layer {
   std::vector<index_t> key_of_query;  ///< index into key_heads by query head
   captured_side q, k;
 
-  /// The rows as elements of T. Throws `error` if the capture holds another type.
+  /// Views the rows as elements of T. Throws `error` if the capture holds another type.
   template <class T>
   layer_view<T> view() const {
     require(dtype_of<T>() == element, q.tensor, " holds ", name_of(element), ", not ", name_of(dtype_of<T>()));
@@ -67,8 +67,8 @@ struct captured_layer {
   }
 };
 
-/// Throws `error` naming tensor and row if a query or key of the layer is NaN or infinite, or of a size that f64 does
-/// not take.
+/// Throws `error` naming tensor and row if a query or key of the layer is NaN, infinite, or of a size that f64 sums do
+/// not accept.
 void check_finite(const captured_layer& layer);
 
 namespace detail {
@@ -79,11 +79,11 @@ using int32_view = vector_view<const std::int32_t>;
 struct allowed_document {
   index_t number = 0, tokens = 0;
 };
-/// The documents of a file, ascending; none: any.
+/// The documents of a file, ascending; without a value: any.
 using allowed_documents = std::optional<std::vector<allowed_document>>;
 
-/// The documents of a manifest as those of a file: `numbers` of them, or all. One without an entry may be as long as
-/// the context.
+/// Returns the documents with these `numbers`, or all documents of a manifest, as those that a file may hold. One that
+/// the manifest does not list may be as long as the context.
 allowed_documents allowed_by(const capture_manifest& manifest, const std::optional<std::vector<index_t>>& numbers);
 
 /// Throws `error` naming tensor and row unless rows are in (document, position) order, documents among the `allowed`
@@ -91,13 +91,13 @@ allowed_documents allowed_by(const capture_manifest& manifest, const std::option
 void check_rows(const std::string& file, const std::string& tensor, int32_view position, int32_view document,
                 index_t context_length, const allowed_documents& allowed);
 
-/// Rows of several shards, one after another. Token ids are kept if every shard has them.
+/// Joins the rows of several shards. Keeps token ids if every shard has them.
 captured_side join(std::vector<captured_side> shards, const std::string& where);
 
 }  // namespace detail
 
-/// Reads a capture: a folder with manifest.json and shards, or one safetensors file. Shards are opened when a layer is
-/// read from them. Throws `error` naming file and tensor where a file disagrees with the format or the manifest. Copies
+/// A capture: a folder with manifest.json and shards, or one safetensors file. Shards are opened when a layer is read
+/// from them. Throws `error` naming file and tensor where a file disagrees with the format or the manifest. Copies
 /// share the open files; several threads may read.
 class capture {
  public:
@@ -107,18 +107,18 @@ class capture {
   const std::filesystem::path& path() const { return state_->path; }
   const capture_manifest& manifest() const { return state_->manifest; }
   index_t n_shards() const { return static_cast<index_t>(state_->files.size()); }
-  /// Numbers of the captured layers in the manifest's order.
+  /// Lists the captured layers in the manifest's order.
   std::vector<index_t> layers() const;
 
-  /// The rows of a layer in one shard, in place where the file is aligned.
+  /// Reads the rows of a layer in one shard, in place where the file is aligned.
   captured_layer read_layer(index_t layer, index_t shard) const;
-  /// The rows of a layer in all shards: in place if there is one shard, else copied together.
+  /// Reads the rows of a layer in all shards: in place if there is one shard, else copied together.
   captured_layer read_layer(index_t layer) const;
 
-  /// Bytes of the file of a shard; 0 if it is not there.
+  /// Returns the bytes of a shard's file; 0 if it is missing.
   index_t bytes(index_t shard) const;
 
-  /// The file of a shard, for tensors beyond the rows. A shard of a folder must carry the folder's manifest.
+  /// Returns the file of a shard, for tensors beside the rows. A shard of a folder must carry the folder's manifest.
   std::shared_ptr<const safetensors_file> file(index_t shard) const;
 
  private:

@@ -13,7 +13,7 @@ namespace qkgeom {
 
 namespace {
 
-/// Rows of a shard in all layers, after reading them; with `finite` their elements too.
+/// Reads a shard's rows in all layers and returns their number; `finite` checks their elements too.
 index_t read_rows(const capture& c, index_t shard, bool finite) {
   index_t rows = 0;
   for (const index_t number : c.layers()) {
@@ -24,7 +24,7 @@ index_t read_rows(const capture& c, index_t shard, bool finite) {
   return rows;
 }
 
-/// Throws `error` unless each layer's moments count the tokens of the documents.
+/// Throws `error` unless the counts of each layer's moments match the tokens of the documents.
 void check_counts(const capture& c, const std::vector<moments_file>& files) {
   const auto& m = c.manifest();
   if (!m.documents) return;

@@ -8,17 +8,17 @@
 
 namespace qkgeom {
 
-/// What `check_capture` has read.
+/// Numbers of what `check_capture` has read.
 struct checked_capture {
   index_t shards = 0, rows = 0, documents = 0, moments = 0;  ///< `moments`: files of moments of every token
-  index_t hashed = 0;                                        ///< files whose SHA-256 the manifest holds
+  index_t hashed = 0;                                        ///< files with a SHA-256 in the manifest
 };
 
 /// Manifest field: SHA-256 of each file of moments, by block.
 inline constexpr const char* moments_hashes_field = "moments_sha256";
 
-/// Throws `error` unless the file of a shard is the one that was written: its SHA-256 where it is known, else its
-/// number of rows, their order and positions.
+/// Throws `error` unless the file of a shard is the one that was written: by its SHA-256 if known, else by the number,
+/// order and positions of its rows.
 void check_shard(const std::filesystem::path& folder, const captured_shard& shard);
 
 /// Throws `error` unless the file has this SHA-256.

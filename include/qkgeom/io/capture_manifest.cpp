@@ -31,7 +31,7 @@ std::vector<index_t> read_heads(const json_value& v, index_t heads) {
 captured_layer_info read_layer_info(const json_value& v, const captured_model& model) {
   captured_layer_info l;
   l.layer = v["layer"].integer(0, model.n_layers - 1);
-  // The format has one word for both: a flag, or the parameters of a layer that has its own.
+  // The format has one word for both: a flag, or the parameters of the layer's own embedding.
   const bool own = v["rope"].is_object() || v.has("rope_parameters");
   l.rope = v["rope"].is_object() || v["rope"].boolean();
   if (own) l.rope_parameters = read_rope(v[v["rope"].is_object() ? "rope" : "rope_parameters"], model.head_dim);
@@ -44,7 +44,7 @@ captured_layer_info read_layer_info(const json_value& v, const captured_model& m
 captured_shard read_shard(const json_value& v) {
   captured_shard s;
   s.file = v["file"].name();
-  // Files come from elsewhere: a shard lies in the capture's folder and nowhere else.
+  // Manifests are untrusted: a shard must lie in the capture's folder.
   const bool plain = !s.file.empty() && s.file[0] != '.' && s.file.find_first_of("/\\") == std::string::npos &&
                      printable(s.file, max_name_bytes) == s.file;
   v["file"].expect(plain, "the plain name of a file in the capture's folder");

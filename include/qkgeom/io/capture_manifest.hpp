@@ -21,27 +21,26 @@ namespace qkgeom {
 /// Largest position and document number of a capture: both are 32-bit.
 inline constexpr index_t largest_position = 0x7fffffff;
 
-/// Largest manifest that is read, bytes.
+/// Largest manifest that readers accept, bytes.
 inline constexpr std::size_t max_manifest_bytes = 100'000'000;
 
 /// Most query buckets of an analysis, and most buckets of stored statistics.
 inline constexpr index_t max_query_buckets = 4096;
 
-/// The model of a capture.
 struct captured_model {
   std::string name, model_type, config_sha256;
   index_t head_dim = 0, n_layers = 0, n_query_heads = 0, n_key_heads = 0;
   bool operator==(const captured_model&) const = default;
 };
 
-/// Position buckets over which tokens were drawn. `kind` is "uniform", "log2" or "all"; `size` in tokens, of "log2"
-/// that of the smallest bucket.
+/// Position buckets over which tokens were drawn. `kind` is "uniform", "log2" or "all"; `size` in tokens, for "log2"
+/// the smallest bucket's.
 struct captured_buckets {
   std::string kind = "uniform";
   index_t size = 0;
   bool operator==(const captured_buckets&) const = default;
 
-  /// The edges over [0, context_length); "all" has the uniform grid of its size. Throws `error` above
+  /// Returns the edges over [0, context_length); "all" has the uniform grid of its size. Throws `error` above
   /// `max_query_buckets`.
   bucket_edges edges(index_t context_length) const {
     require(size > 0 && (kind == "log2" || (context_length - 1) / size < max_query_buckets), "buckets of ", size,
@@ -51,7 +50,7 @@ struct captured_buckets {
   }
 };
 
-/// A document of a capture: the number that rows hold, its id, how many tokens it has, and labels (an object, or null).
+/// A document of a capture: its number in the rows, its id, its tokens, and labels (an object, or null).
 struct captured_document {
   index_t index = 0;
   std::string id;
@@ -61,7 +60,7 @@ struct captured_document {
 };
 
 /// A layer of a capture. Heads are the model's indices in the order of the tensors' axis 1; `window` in tokens;
-/// `rope_parameters` only where layers differ.
+/// `rope_parameters` only if layers differ.
 struct captured_layer_info {
   index_t layer = 0;
   bool rope = true;
@@ -71,8 +70,8 @@ struct captured_layer_info {
   bool operator==(const captured_layer_info&) const = default;
 };
 
-/// A shard of a capture folder: its documents, its number of rows, queries and keys of all layers together, and the
-/// SHA-256 of its file ("": not known).
+/// A shard of a capture folder: its documents, the number of its rows (queries and keys of all layers), and the SHA-256
+/// of its file (empty: unknown).
 struct captured_shard {
   std::string file;
   std::vector<index_t> documents;
@@ -81,7 +80,7 @@ struct captured_shard {
   bool operator==(const captured_shard&) const = default;
 };
 
-/// The manifest of a capture, format version 1. `extra` keeps the fields that the format does not name.
+/// The manifest of a capture, format version 1. `extra` keeps fields that the format does not name.
 struct capture_manifest {
   captured_model model;
   index_t context_length = 0;
@@ -93,25 +92,25 @@ struct capture_manifest {
   std::optional<std::vector<captured_document>> documents;
   std::optional<std::string> revision, compute_dtype, family;
   std::optional<captured_rope> rope;
-  std::optional<double> score_scale;    ///< what the softmax multiplies q.k by; none: 1/sqrt(head_dim)
-  std::optional<double> score_softcap;  ///< c of the soft cap c tanh(x / c) that scores x in logits pass
+  std::optional<double> score_scale;    ///< factor of q.k in the softmax; without a value: 1/sqrt(head_dim)
+  std::optional<double> score_softcap;  ///< c of the soft cap c tanh(x / c) of scores x in logits
   std::vector<captured_shard> shards;   ///< empty in a single file
   std::string written_by;
   json extra = json::object();
   bool operator==(const capture_manifest&) const = default;
 
-  /// Index into `layers` of the layer of that number; -1 if it was not captured.
+  /// Returns the index into `layers` of the layer of that number; -1 if it was not captured.
   index_t find_layer(index_t number) const {
     const auto it = std::find_if(layers.begin(), layers.end(), [&](const auto& l) { return l.layer == number; });
     return it == layers.end() ? -1 : it - layers.begin();
   }
-  /// The layer of that number. Throws `error` if it was not captured.
+  /// Returns the layer of that number. Throws `error` if it was not captured.
   const captured_layer_info& layer(index_t number) const {
     const index_t at = find_layer(number);
     require(at >= 0, "layer ", number, " is not in this capture");
     return layers[at];
   }
-  /// The rotary embedding of a layer; none in a NoPE layer. Throws `error` if the capture does not say which.
+  /// Returns the rotary embedding of a layer; no value for a NoPE layer. Throws `error` if the capture lacks it.
   std::optional<captured_rope> rope_of(const captured_layer_info& l) const {
     if (!l.rope) return std::nullopt;
     auto found = l.rope_parameters ? l.rope_parameters : rope;
@@ -119,19 +118,19 @@ struct capture_manifest {
             " has rotary embeddings, but the capture does not say which (inv_freq)");
     return found;
   }
-  /// Captured query heads of all layers.
+  /// Counts the captured query heads of all layers.
   index_t query_heads() const {
     index_t n = 0;
     for (const captured_layer_info& l : layers) n += static_cast<index_t>(l.query_heads.size());
     return n;
   }
-  /// Width of a bucket when sixteen cover the context, rounded up (section 4.1.2), tokens.
+  /// Returns the width of a bucket, in tokens, when sixteen cover the context, rounded up (section 4.1.2).
   static constexpr index_t sixteenth_of(index_t context) { return std::max<index_t>(1, (context + 15) / 16); }
-  /// Width of a query bucket by default, tokens: that of the capture's uniform buckets, else of its moments of every
-  /// token, else a sixteenth of the context.
+  /// Returns the default width of a query bucket, tokens: that of the capture's uniform buckets, else of its moments of
+  /// every token, else a sixteenth of the context.
   index_t usual_bucket_size() const;
-  /// Index into `key_heads` by query head, (query_heads): that of the key head that it reads. Throws `error` if the key
-  /// head was not captured.
+  /// Returns by query head the index into `key_heads` of the key head that it reads. Throws `error` if the key head was
+  /// not captured.
   std::vector<index_t> key_of_query(const captured_layer_info& l) const;
 };
 
@@ -139,11 +138,11 @@ struct capture_manifest {
 /// field that is missing, of a wrong type, out of range, or at odds with another.
 capture_manifest parse_manifest(std::string_view text, const std::string& where);
 
-/// The manifest as JSON, fields in the order of the format; the same manifest gives the same text. `indent`: spaces per
-/// level; -1: one line. Throws `error` if a string is not UTF-8.
+/// Writes the manifest as JSON, fields in the order of the format; equal manifests give equal text. `indent`: spaces
+/// per level; -1: one line. Throws `error` if a string is not UTF-8.
 std::string manifest_text(const capture_manifest& m, int indent = -1);
 
-/// Part `number`, from 1, of a capture that was made in `of` parts, each by a process of its own.
+/// Part `number` (from 1) of the `of` parts of a capture, each made by a process of its own.
 struct capture_part {
   index_t number = 1, of = 1;
   bool operator==(const capture_part&) const = default;
@@ -152,21 +151,21 @@ struct capture_part {
 /// Most parts of one capture.
 inline constexpr index_t most_parts = 100000;
 
-/// Manifest fields of a part: its number and of how many; hash of the tokenised documents of all parts and of the first
-/// bytes of the weights; in `moments` the number of the part's first block.
+/// Manifest fields of a part: its number and the number of parts; a hash of the tokenised documents of all parts and of
+/// the first bytes of the weights; in `moments` the number of the part's first block.
 inline constexpr const char *part_field = "part", *inputs_field = "inputs_sha256", *first_block_field = "first_block";
 
-/// The part that a manifest belongs to; none: a whole capture. `name` stands in errors. Throws `error` on numbers that
-/// no part has.
+/// Returns the part that a manifest belongs to; no value for a whole capture. `name` is for errors. Throws `error` on
+/// impossible numbers.
 std::optional<capture_part> part_of(const capture_manifest& m, const std::string& name);
 
-/// Number of the first file of moments in the folder of a capture: above 0 in a later part alone.
+/// Returns the number of the first file of moments in a capture's folder; only later parts have one above 0.
 index_t first_moment_block(const capture_manifest& m, const std::string& name);
 
-/// Whether both are parts of one capture of the same documents.
+/// Returns whether both are parts of one capture of the same documents.
 bool same_whole(const capture_manifest& a, const capture_manifest& b);
 
-/// Seed of an untrained model's weights, as the manifest writes it; none: the weights are a checkpoint's.
+/// Returns the seed of an untrained model's weights as the manifest writes it; no value for a checkpoint's weights.
 std::optional<std::string> untrained_seed(const capture_manifest& m);
 
 namespace detail {

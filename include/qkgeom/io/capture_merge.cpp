@@ -15,7 +15,7 @@ namespace qkgeom {
 
 namespace {
 
-/// What every part's manifest must have in common.
+/// Returns the fields that the manifests of all parts must share.
 capture_manifest common_to_parts(capture_manifest m) {
   m.documents.reset();
   m.shards.clear();
@@ -28,7 +28,7 @@ capture_manifest common_to_parts(capture_manifest m) {
   return m;
 }
 
-/// Throws `error` naming the first thing in which two parts differ.
+/// Throws `error` naming the first difference between two parts.
 void check_alike(const capture& first, const capture& other) {
   const auto a = common_to_parts(first.manifest()), b = common_to_parts(other.manifest());
   const auto same = [&](bool equal, const std::string& what) {
@@ -57,7 +57,7 @@ class gathered_files {
     std::error_code none;
     for (const auto& path : made_) std::filesystem::remove(path, none);
   }
-  /// `digest`: SHA-256 of the file; "": not known.
+  /// Links or copies a file; `digest`: its SHA-256, empty: unknown.
   void add(const std::filesystem::path& from, const std::string& digest) {
     const auto to = folder_ / from.filename();
     std::error_code failed;
@@ -135,7 +135,7 @@ merged_capture merge_parts(const std::vector<std::filesystem::path>& paths, cons
       whole.documents->push_back(d);
     }
     for (index_t s = 0; s < part.n_shards(); ++s) {
-      part.file(s);  // its manifest and rows are those that the part lists
+      part.file(s);  // checks that its manifest and rows are those that the part lists
       files.add(part.path() / m.shards[s].file, m.shards[s].sha256);
       made.rows += m.shards[s].rows;
       whole.shards.push_back(m.shards[s]);

@@ -17,14 +17,14 @@ using array_sink = std::function<void(std::span<const double>)>;
 struct moment_arrays {
   std::string name;  ///< "layer.3.q"
   index_t heads = 0, buckets = 0, dim = 0;
-  bool full = false;  ///< queries: the scatter of every bucket; else its diagonal, and one scatter of all
+  bool full = false;  ///< queries: the scatter of every bucket; keys: its diagonal, and one scatter of all rows
   std::vector<double> count{}, sum_t{}, sum_tt{}, mean{}, cov_t{}, cov{}, var{}, differences{}, pairs{};
 
   struct field {
     const char* name;
     std::vector<index_t> shape;
-    std::vector<double>* values;                                        ///< where a reader puts them
-    std::function<void(const token_moments&, const array_sink&)> give;  ///< hands out a layer's, array by array
+    std::vector<double>* values;                                        ///< destination of a reader
+    std::function<void(const token_moments&, const array_sink&)> give;  ///< passes a layer's values on, array by array
   };
   std::vector<field> fields() {
     const index_t h = heads, b = buckets, d = dim;

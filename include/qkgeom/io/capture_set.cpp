@@ -10,7 +10,7 @@ namespace {
 
 using detail::int32_view, detail::join;
 
-/// One more than the largest document number of a capture.
+/// Returns the largest document number of a capture plus one.
 index_t document_numbers(const capture& c) {
   index_t last = -1;
   const auto& m = c.manifest();
@@ -34,7 +34,7 @@ void shift_documents(captured_side& side, std::int32_t by) {
   side.owners.push_back(std::move(shifted));
 }
 
-/// The rows i for which wanted(i) holds. They are few runs, since rows stand in the order of (document, position).
+/// Returns the rows i for which wanted(i) holds: a few runs, since rows are in the order of (document, position).
 template <class Wanted>
 captured_side rows_where(captured_side side, const Wanted& wanted) {
   const std::string file = side.file;
@@ -161,7 +161,7 @@ capture_set capture_set::only(std::vector<index_t> documents) const {
   auto some = *this;
   std::erase_if(some.shards_, [&](const auto& shard) {
     const auto& listed = captures_[shard.first].manifest().shards;
-    if (listed.empty()) return false;  // a single file may hold any
+    if (listed.empty()) return false;  // a single file may hold any document
     const auto& held = listed[shard.second].documents;
     return std::none_of(held.begin(), held.end(), [&](index_t e) {
       return std::binary_search(documents.begin(), documents.end(), e + offset_[shard.first]);
@@ -213,7 +213,7 @@ void capture_set::check_same_model(const capture& c) const {
   same(first.layers == m.layers, "list of layers and heads");
 }
 
-/// Puts the parts into order where all captures are parts of one.
+/// Sorts the captures by part number if all are parts of one.
 void capture_set::order_parts() {
   const auto number = [](const capture& c) { return part_of(c.manifest(), c.path().string())->number; };
   for (const auto& c : captures_)

@@ -8,7 +8,7 @@ namespace qkgeom {
 
 namespace {
 
-/// Buckets of a statistic in a capture's manifest; none if the capture does not hold it.
+/// Returns the buckets of a statistic in a capture's manifest; no value if the capture does not hold it.
 std::optional<bucket_edges> statistic_buckets(const capture& c, const char* statistic) {
   constexpr index_t most = max_query_buckets;
   const auto& m = c.manifest();
@@ -18,7 +18,7 @@ std::optional<bucket_edges> statistic_buckets(const capture& c, const char* stat
   return uniform_buckets{size}.edges(m.context_length);
 }
 
-/// The buckets of a statistic if all captures hold it over the same ones and the set has all its documents; else none.
+/// Returns the buckets of a statistic if all captures hold it over the same ones and the set has all its rows.
 std::optional<bucket_edges> statistic_buckets(const capture_set& source, const char* statistic) {
   if (!source.has_all_rows()) return std::nullopt;
   const auto first = statistic_buckets(source.captures()[0], statistic);
@@ -75,7 +75,7 @@ std::optional<softmax_sums> read_softmax(const capture_set& source, index_t laye
     append(".count", {e, b}, statistic_values::whole, all.count);
     append(".first", {e, h, b, firsts}, statistic_values::not_negative, all.first);
     append(".distance", {e, h, b, all.distances.count()}, statistic_values::not_negative, all.distance);
-    append(".entropy", {e, h, b}, statistic_values::any, all.entropy);  // one of 0 may round below it
+    append(".entropy", {e, h, b}, statistic_values::any, all.entropy);  // an entropy of 0 may round below it
     all.documents += e;
   });
   return all;

@@ -11,7 +11,7 @@ namespace qkgeom {
 
 /// Attention weights of the captured heads of one layer, summed over the queries of each document.
 struct softmax_sums {
-  bucket_edges buckets;    ///< of the queries' positions
+  bucket_edges buckets;    ///< over the queries' positions
   bucket_edges distances;  ///< as `distance_edges`
   index_t documents = 0, heads = 0;
   std::vector<double> count;     ///< (documents, buckets) queries
@@ -28,12 +28,12 @@ struct document_losses {
   std::vector<double> count;  ///< (documents, buckets) predicted tokens
 };
 
-/// The softmax sums of a captured layer, the documents of all captures one after another. None unless every capture
-/// holds them over the same buckets and the set has all its documents. Throws `error` naming file and tensor where a
-/// file disagrees with the manifest.
+/// Reads the softmax sums of a captured layer, the documents of all captures one after another. Returns no value unless
+/// every capture holds them over the same buckets and the set has all its rows. Throws `error` naming file and tensor
+/// where a file disagrees with the manifest.
 std::optional<softmax_sums> read_softmax(const capture_set& source, index_t layer);
 
-/// The losses of a set of captures; none and errors as for `read_softmax`.
+/// Reads the losses of a set of captures; no value and errors as for `read_softmax`.
 std::optional<document_losses> read_losses(const capture_set& source);
 
 }  // namespace qkgeom

@@ -35,7 +35,7 @@ std::string write_capture_file(const std::filesystem::path& path, capture_manife
   const std::string target = path.string();
   manifest.shards.clear();
   const std::string text = manifest_text(manifest);
-  parse_manifest(text, target + " (manifest)");  // a manifest that no reader accepts is refused before it is on disk
+  parse_manifest(text, target + " (manifest)");  // refuses a manifest that no reader accepts before it is on disk
   const auto allowed = detail::allowed_by(manifest, std::nullopt);
   std::vector<tensor_to_write> tensors;
   require(layers.size() == manifest.layers.size(), "cannot write ", target, ": ", layers.size(),

@@ -16,22 +16,22 @@
 
 namespace qkgeom {
 
-/// One side of a layer to be written: packed elements (rows, heads, dim) as bytes, and a position, a document and,
-/// where known, a token id for each row. Owns nothing.
+/// One side of a layer to be written: packed elements (rows, heads, dim) as bytes, and per row a position, a document
+/// and, if known, a token id. Owns nothing.
 struct side_to_write {
   std::span<const std::byte> data{};
   std::span<const std::int32_t> position{}, document{};
-  std::span<const std::int32_t> token{};  ///< empty: none
+  std::span<const std::int32_t> token{};  ///< empty: no token ids
 };
 
-/// A layer's rows to be written; heads are those that the manifest lists for it. Owns nothing.
+/// A layer's rows to be written; the manifest lists its heads. Owns nothing.
 struct layer_to_write {
   index_t layer = 0;
   dtype element = dtype::f32;
   side_to_write q, k;
 };
 
-/// A captured layer for writing it again, valid as long as the layer.
+/// Prepares a captured layer for writing; valid as long as the layer.
 inline layer_to_write as_layer_to_write(const captured_layer& l) {
   const auto span_of = [](vector_view<const std::int32_t> v) {
     return std::span(v.data, static_cast<std::size_t>(v.size));
@@ -42,25 +42,25 @@ inline layer_to_write as_layer_to_write(const captured_layer& l) {
   return {l.layer, l.element, side(l.q), side(l.k)};
 }
 
-/// Name of shard number i in a capture folder: "shard-00007.safetensors".
+/// Returns the name of shard i in a capture folder: "shard-00007.safetensors".
 inline std::string shard_name(index_t i) {
   char name[48];
   std::snprintf(name, sizeof name, "shard-%05lld.safetensors", static_cast<long long>(i));
   return name;
 }
 
-/// Writes a capture, or one shard of a capture, as a single safetensors file that stands alone: rows of every layer
-/// that the manifest lists, `extra` tensors as they are, and the manifest without its shard list. Throws `error` if the
-/// rows disagree with the manifest or cannot be written; then nothing is left behind. Returns the file's SHA-256.
+/// Writes a capture, or one shard of a capture, as a safetensors file that stands alone: rows of every layer that the
+/// manifest lists, `extra` tensors unchanged, and the manifest without its shard list. Throws `error` if the rows
+/// disagree with the manifest or cannot be written; then no file is left behind. Returns the file's SHA-256.
 std::string write_capture_file(const std::filesystem::path& path, capture_manifest manifest,
                                std::span<const layer_to_write> layers, const std::vector<tensor_to_write>& extra = {});
 
-/// Writes a capture folder one shard at a time. Each shard appears whole or not at all, and manifest.json is written
-/// last, by `finish`: a folder without it is not a capture yet. Throws `error` naming the file on every failure.
+/// Writes a capture folder one shard at a time. Each shard appears whole or not at all, and `finish` writes
+/// manifest.json last: a folder without it is not a capture yet. Throws `error` naming the file on every failure.
 class capture_writer {
  public:
-  /// `manifest` without documents and shards, which `add_shard` fills. The folder is made if it is not there; one that
-  /// holds a finished capture is refused.
+  /// Takes a manifest without documents and shards, which `add_shard` fills. Makes the folder if it is missing; refuses
+  /// one that holds a finished capture.
   capture_writer(std::filesystem::path folder, capture_manifest manifest)
       : folder_(std::move(folder)), manifest_(std::move(manifest)) {
     std::error_code code;
@@ -72,8 +72,7 @@ class capture_writer {
     manifest_.shards.clear();
   }
 
-  /// Writes the next shard: the rows of its documents, whose numbers are above those of the shards before, in every
-  /// layer.
+  /// Writes the next shard: the rows of its documents, whose numbers are above those of earlier shards, in every layer.
   const captured_shard& add_shard(const std::vector<captured_document>& documents,
                                   std::span<const layer_to_write> layers,
                                   const std::vector<tensor_to_write>& extra = {}) {
@@ -82,8 +81,8 @@ class capture_writer {
     return append_shard(documents, write_shard(number, documents, layers, extra));
   }
 
-  /// Writes the file of shard `number` and does not count it: several processes write shards of one folder in any
-  /// order, and one of them counts all with `append_shard`. `documents` ascend.
+  /// Writes the file of shard `number` without counting it: several processes write shards of one folder in any order,
+  /// and one of them counts all with `append_shard`. `documents` are in ascending order.
   captured_shard write_shard(index_t number, const std::vector<captured_document>& documents,
                              std::span<const layer_to_write> layers,
                              const std::vector<tensor_to_write>& extra = {}) const {
@@ -95,8 +94,8 @@ class capture_writer {
     return shard;
   }
 
-  /// Counts a shard as `write_shard` or `add_shard` returned it, in this run or an earlier one, without a look at its
-  /// file (`check_shard`).
+  /// Counts a shard that `write_shard` or `add_shard` returned, in this run or an earlier one, without reading its file
+  /// (`check_shard`).
   const captured_shard& append_shard(const std::vector<captured_document>& documents, captured_shard shard) {
     check_documents(documents, shard);
     manifest_.documents->insert(manifest_.documents->end(), documents.begin(), documents.end());
@@ -104,7 +103,7 @@ class capture_writer {
     return manifest_.shards.back();
   }
 
-  /// Writes manifest.json, which completes the capture. `extra`: fields of manifest.json that the shards do not have.
+  /// Writes manifest.json, which completes the capture. `extra`: fields of manifest.json that shards lack.
   void finish(const json& extra = json::object()) {
     require(!manifest_.shards.empty(), "cannot finish the capture in ", folder_.string(), ": it has no shard");
     auto whole = manifest_;

@@ -22,7 +22,7 @@
 
 namespace qkgeom {
 
-/// A CSV table by columns. Fields are the text in the file without its quotes.
+/// A CSV table by columns. Fields are text without its quotes.
 class csv_table {
  public:
   csv_table(std::string where, std::vector<std::string> columns)
@@ -32,9 +32,9 @@ class csv_table {
   std::size_t rows() const { return fields_.empty() ? 0 : fields_.front().size(); }
   bool has(std::string_view name) const { return std::find(columns_.begin(), columns_.end(), name) != columns_.end(); }
 
-  /// Fields of a column. Throws `error` naming the file if there is no such column.
+  /// Returns the fields of a column. Throws `error` naming the file if there is no such column.
   const std::vector<std::string>& column(std::string_view name) const;
-  /// A column of numbers; empty fields are NaN. Throws `error` naming file, column and row where a field is no number.
+  /// Returns a column of numbers; empty fields are NaN. Throws `error` naming file, column and row of any other text.
   std::vector<double> numbers(std::string_view name) const;
 
   /// Adds a row. Throws `error` unless it has one field per column.
@@ -50,7 +50,7 @@ class csv_table {
 /// fields, a column named twice, an open quote, more than 4 million fields, a file above `max_bytes`.
 csv_table read_csv(const std::filesystem::path& path, std::size_t max_bytes = std::size_t{64} << 20);
 
-/// A number as text: the shortest that reads back as the same value. NaN is empty, infinities are "inf" and "-inf".
+/// Writes a number as the shortest text that reads back equal. NaN is empty, infinities are "inf" and "-inf".
 template <class T>
 requires std::is_arithmetic_v<T> std::string number_text(T x) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -65,12 +65,12 @@ requires std::is_arithmetic_v<T> std::string number_text(T x) {
   }
 }
 
-/// The names in a header row as a file has it: separated by commas, none of them quoted.
+/// Splits a header row: names separated by commas, without quotes.
 std::vector<std::string> csv_columns(std::string_view header);
 
-/// Writes a CSV file with a header row; it appears whole at `commit`, or not at all. Numbers are the shortest that read
-/// back equal; null (an empty optional) and NaN are empty fields; true and false are 1 and 0; text is quoted where it
-/// must be. Throws `error` if a row has too few or too many fields, or the file cannot be written.
+/// Writes a CSV file with a header row, whole at `commit` or not at all. Numbers are the shortest text that reads back
+/// equal; null (an empty optional) and NaN are empty fields; true and false are 1 and 0; text is quoted if needed.
+/// Throws `error` if a row has too few or too many fields, or the file cannot be written.
 class csv_writer {
  public:
   csv_writer(const std::filesystem::path& path, std::vector<std::string> columns);
@@ -82,7 +82,7 @@ class csv_writer {
     end_row();
   }
 
-  /// Adds one field to the row at hand: a number, a text, or an optional of one.
+  /// Adds one field to the current row: a number, a text, or an optional of one.
   template <class T>
   requires std::is_arithmetic_v<T> csv_writer& add(T x) { return append(number_text(x)); }
   csv_writer& add(std::string_view text) { return append(quoted(text)); }
@@ -94,7 +94,7 @@ class csv_writer {
     return x ? add(*x) : append({});
   }
 
-  /// Ends the row that `add` has filled.
+  /// Ends the row of the added fields.
   void end_row();
 
   /// Completes the file.
@@ -110,10 +110,10 @@ class csv_writer {
   std::size_t fields_ = 0, rows_ = 0;  // row 0 is the header
 };
 
-/// A field of a table: null, a truth value, a whole number, a number or a text. NaN is null.
+/// A field of a table: null, a truth value, a whole number, a number or a text. NaN counts as null.
 using table_field = std::variant<std::monostate, bool, std::int64_t, double, std::string>;
 
-/// The field of a value: a number, a text, or an optional of one.
+/// Converts a value to a field: a number, a text, or an optional of one.
 template <class T>
 table_field field_of(const T& x) {
   if constexpr (std::is_same_v<T, table_field>)
@@ -128,7 +128,7 @@ table_field field_of(const T& x) {
     return std::string(x);
 }
 
-/// A column's name, and what stands in it, with the unit.
+/// A column's name, and the meaning of its values with the unit.
 struct column_text {
   std::string name, meaning;
 };
@@ -140,11 +140,11 @@ struct table {
   std::function<void(const std::function<void(const std::vector<table_field>&)>& row)> rows;
 };
 
-/// Columns of a table whose rows are made of a `Row` each.
+/// Builds the columns of a table with one `Row` per row.
 template <class Row>
 class table_columns {
  public:
-  /// Adds the column NAME of `value(row)`; where that is an estimate, also the columns NAME_error and, over heads,
+  /// Adds the column NAME of `value(row)`; for an estimate also the columns NAME_error and, over heads,
   /// NAME_head_error.
   template <class Value>
   table_columns& add(const std::string& name, std::string meaning, Value value) {
@@ -173,7 +173,7 @@ class table_columns {
     return *this;
   }
 
-  /// The table whose rows `each(f)` hands to f. What `each` refers to must live as long as the table.
+  /// Returns the table of the rows that `each(f)` passes to f. References inside `each` must outlive the table.
   template <class Each>
   table with_rows(Each each) && {
     return {std::move(columns_), [put = std::move(put_), each = std::move(each)](const auto& row) {

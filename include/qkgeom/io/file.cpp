@@ -21,8 +21,8 @@ namespace {
 
 using detail::descriptor;
 
-/// A write past the file size limit raises SIGXFSZ, which ends the process by default. While the guard lives this
-/// thread blocks and then discards it, so that the write fails with EFBIG.
+/// A write past the file size limit raises SIGXFSZ, which by default ends the process. During its life the guard blocks
+/// the signal in this thread, then discards it, so that the write fails with EFBIG.
 class file_size_signal_guard {
  public:
   file_size_signal_guard() {
@@ -47,8 +47,8 @@ class file_size_signal_guard {
   sigset_t before_{};
 };
 
-/// A file that is open for reading. Opening never waits: a folder, a device or a named pipe throws `error`. With
-/// `shell_pipes` a pipe without a name is accepted, which a shell makes for /dev/stdin and <(...).
+/// A file opened for reading. Opening never waits: a folder, a device or a named pipe throws `error`. `shell_pipes`
+/// accepts unnamed pipes, which a shell makes for /dev/stdin and <(...).
 struct readable_file {
   readable_file(const std::filesystem::path& path, bool shell_pipes)
       : fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
@@ -120,7 +120,7 @@ std::filesystem::path atomic_file::resolve(const std::filesystem::path& path) {
 
 void atomic_file::open_partial() {
   for (;;) {
-    // O_NONBLOCK: opening a named pipe without a reader would wait for ever; a file cannot take its place.
+    // O_NONBLOCK: opening a named pipe without a reader would wait forever; such a pipe is refused.
     constexpr int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
     file_ = descriptor(::open(partial_.c_str(), flags, 0666));
     if (file_.get() < 0 && errno != ENXIO) return;
@@ -135,7 +135,7 @@ void atomic_file::open_partial() {
     }
     struct stat ours {
     }, named{};
-    // Another writer may have renamed or removed the file before it was locked: then it is not ours.
+    // Another writer may have renamed or removed the file before the lock: then it is not ours.
     if (::fstat(file_.get(), &ours) == 0 && ::lstat(partial_.c_str(), &named) == 0 && ours.st_ino == named.st_ino &&
         ours.st_dev == named.st_dev)
       break;

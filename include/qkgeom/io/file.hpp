@@ -32,7 +32,7 @@ class descriptor {
     if (fd_ >= 0) ::close(fd_);
   }
   int get() const { return fd_; }
-  /// Closes now, so that the caller sees a late error of the file system: false with errno set.
+  /// Closes now, so that the caller sees a late error of the file system: returns false and sets errno.
   bool close() { return ::close(std::exchange(fd_, -1)) == 0; }
 
  private:
@@ -41,10 +41,10 @@ class descriptor {
 
 }  // namespace detail
 
-/// A file that appears whole or not at all: it is written as `<name>.partial` beside the target, then synced and
-/// renamed by `commit`. Without a commit the destructor removes the partial file and the target stays as it was. The
-/// remains of a killed program are overwritten by its next run; a lock keeps a second writer out. A target that is a
-/// device or a pipe is written directly. Every failure throws `error` with the file's name.
+/// A file that appears whole or not at all: it is written as `<name>.partial` beside the target, then `commit` syncs
+/// and renames it. Without a commit the destructor removes the partial file and the target does not change. A later run
+/// overwrites the partial file of a killed program; a lock keeps a second writer out. Devices and pipes are written
+/// directly. Every failure throws `error` with the file's name.
 class atomic_file {
  public:
   explicit atomic_file(const std::filesystem::path& path);
@@ -52,25 +52,23 @@ class atomic_file {
   atomic_file& operator=(const atomic_file&) = delete;
   ~atomic_file();
 
-  /// Appends bytes.
   void write(std::span<const std::byte> bytes);
-  /// Appends text.
   void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
 
-  /// Adds whatever is written from now on to `digest` too, which must outlive the file.
+  /// Adds all later bytes to `digest` too, which must outlive the file.
   void digest_into(sha256& digest) { digest_ = &digest; }
 
-  /// Bytes given to `write` so far.
+  /// Counts the bytes written so far.
   std::size_t written() const { return written_; }
   const std::filesystem::path& path() const { return target_; }
 
-  /// Flushes, syncs and renames: from here on the target holds what was written.
+  /// Flushes, syncs and renames: the target now holds the written bytes.
   void commit();
 
  private:
   static constexpr std::size_t buffer_size = std::size_t{1} << 18;
 
-  /// The file itself where `path` is a symbolic link, which stays.
+  /// Follows a symbolic link to its file; the link stays.
   static std::filesystem::path resolve(const std::filesystem::path& path);
 
   void open_partial();
@@ -79,7 +77,7 @@ class atomic_file {
 
   void write_through(std::span<const std::byte> bytes);
 
-  /// Makes the rename survive a crash. Not every file system can, so that a failure is ignored.
+  /// Makes the rename survive a crash; ignores failure, since not every file system can.
   void sync_folder() const;
 
   [[noreturn]] void fail_with(const char* what, int code) const;
@@ -102,8 +100,8 @@ inline constexpr std::size_t max_name_bytes = 4096;
 /// folder, a device or a named pipe; a pipe of the shell (/dev/stdin, <(...)) is read to its end.
 std::string read_text(const std::filesystem::path& path, std::size_t max_bytes);
 
-/// A regular file mapped read-only into memory for as long as the object lives. The file must not be cut meanwhile.
-/// Throws `error` naming the file if it cannot be opened or is a folder, a pipe or a device.
+/// A regular file mapped read-only into memory for the object's life. The file must not be truncated meanwhile. Throws
+/// `error` naming the file if it cannot be opened or is a folder, a pipe or a device.
 class mapped_file {
  public:
   explicit mapped_file(std::filesystem::path path);
@@ -121,9 +119,9 @@ class mapped_file {
 
   const std::filesystem::path& path() const { return path_; }
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  /// Takes the file's pages out of this process' memory until they are read again.
+  /// Releases the file's pages from this process' memory until they are read again.
   void forget() const { forget(bytes()); }
-  /// The same for the aligned blocks of 64 kB that some of its bytes lie in: the system reads a whole block at once.
+  /// Releases the aligned blocks of 64 kB that hold some of its bytes: the system reads a whole block at once.
   void forget(std::span<const std::byte> some) const;
 
  private:

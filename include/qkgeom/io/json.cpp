@@ -9,7 +9,7 @@ namespace qkgeom {
 
 namespace {
 
-/// Builds a document event by event and refuses what `parse_json` refuses.
+/// Builds a document event by event; refuses what `parse_json` refuses.
 class json_builder : public nlohmann::json_sax<json> {
  public:
   json_builder(const std::string& where, int max_depth)
@@ -25,7 +25,7 @@ class json_builder : public nlohmann::json_sax<json> {
   bool number_unsigned(std::uint64_t value) override { return add(value); }
   bool number_float(double value, const std::string&) override { return add(value); }
   bool string(std::string& value) override { return add(std::move(value)); }
-  bool binary(json::binary_t&) override { return false; }  // JSON text has none
+  bool binary(json::binary_t&) override { return false; }  // JSON text has no binary values
   bool start_object(std::size_t) override { return open(json::object()); }
   bool start_array(std::size_t) override { return open(json::array()); }
   bool end_object() override { return close(); }
@@ -41,7 +41,7 @@ class json_builder : public nlohmann::json_sax<json> {
   }
 
  private:
-  /// Puts a value where it belongs: as the document, at the end of the open list, or into the field named last.
+  /// Puts a value into the document: as its root, at the end of the open list, or into the last named field.
   json* place(json&& value) {
     values_.spend(1);
     if (open_.empty()) return &(document = std::move(value));
@@ -64,14 +64,14 @@ class json_builder : public nlohmann::json_sax<json> {
   const std::string& where_;
   int max_depth_;
   budget values_;
-  std::vector<json*> open_{};  // objects and lists that have begun and not ended, from the outermost
+  std::vector<json*> open_{};  // open objects and lists, outermost first
   json* field_ = nullptr;
 };
 
 }  // namespace
 
 json parse_json(std::string_view text, const std::string& where, int max_depth) {
-  const std::size_t nul = text.find('\0');  // where the parser would take the text to end
+  const std::size_t nul = text.find('\0');  // the parser would take NUL for the end
   require(nul == std::string_view::npos, where, ": not valid JSON at byte ", nul + 1, ", which is NUL");
   json_builder builder(where, max_depth);
   json::sax_parse(text, &builder);

@@ -9,8 +9,8 @@ namespace qkgeom {
 
 namespace detail {
 
-/// Reads the header of a NumPy file, a Python dictionary of three fields. xtensor's reader trusts its input and takes
-/// lengths for signed.
+/// Reads the header of a NumPy file, a Python dictionary of three fields. xtensor's reader trusts its input and reads
+/// lengths as signed.
 class npy_header_reader {
  public:
   npy_header_reader(std::string_view text, const std::string& where) : text_(text), where_(where) {}

@@ -24,20 +24,20 @@ namespace qkgeom {
 namespace detail {
 
 struct npy_header {
-  std::string type;  // as NumPy writes it, e.g. "<f8"
+  std::string type;  // in NumPy's notation, e.g. "<f8"
   bool column_major = false;
   std::vector<std::size_t> shape;
 };
 
-/// Header of a mapped NumPy file and the offset of its data.
+/// Reads the header of a mapped NumPy file; returns it and the offset of the data.
 std::pair<npy_header, std::size_t> read_npy_header(const mapped_file& file, const std::string& where);
 
 }  // namespace detail
 
-/// Writes an xtensor expression of any rank as a NumPy file, which appears whole or not at all.
+/// Writes an xtensor expression of any rank as a NumPy file, whole or not at all.
 template <class E>
 void save_npy(const std::filesystem::path& path, const xt::xexpression<E>& values) {
-  // Evaluated first: xtensor 0.24 writes a wrong shape for some expressions.
+  // Evaluate first: xtensor 0.24 writes a wrong shape for some expressions.
   const xt::xarray<typename E::value_type> array = values.derived_cast();
   write_text(path, xt::dump_npy(array));
 }

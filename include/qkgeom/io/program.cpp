@@ -24,10 +24,10 @@ namespace qkgeom {
 
 namespace {
 
-/// The program's name, for the handler of SIGBUS.
+/// Program name for the handler of SIGBUS.
 char lost_file_program[64] = "qkgeom";
 
-/// A line of /proc/self/maps, taken in character by character: "BEGIN-END MODE OFFSET DEVICE INODE    PATH".
+/// Parses a line of /proc/self/maps character by character: "BEGIN-END MODE OFFSET DEVICE INODE    PATH".
 struct mapping_line {
   static constexpr std::size_t longest_path = 4096;
   std::uintptr_t begin = 0, end = 0;
@@ -36,7 +36,7 @@ struct mapping_line {
   char path[longest_path];
 
   void add(char c) {
-    if (field >= 5) {  // blanks before the path; blanks inside it belong to it
+    if (field >= 5) {  // skips blanks before the path, keeps blanks inside it
       if ((c != ' ' || length > 0) && length < longest_path) path[length++] = c;
       return;
     }
@@ -64,8 +64,8 @@ void write_all(const char* text, std::size_t n) {
   }
 }
 
-/// Finds the mapped file at an address and ends the process; returns if there is none. Only calls that are safe inside
-/// a signal handler.
+/// Finds the mapped file at an address and ends the process; returns if there is no such file. Makes only calls that
+/// are safe inside a signal handler.
 void end_with_lost_file(std::uintptr_t address) {
   const int maps = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   if (maps < 0) return;
@@ -96,12 +96,12 @@ void end_with_lost_file(std::uintptr_t address) {
   ::close(maps);
 }
 
-/// Threads may lose the same file at once: the first says so, the others wait until it has ended the process.
+/// Handles SIGBUS. Several threads may lose the same file: the first reports it, the others wait for the end.
 void handle_bus_error(int, siginfo_t* info, void*) {
   static std::atomic_flag taken = ATOMIC_FLAG_INIT;
   while (taken.test_and_set()) ::pause();
   end_with_lost_file(reinterpret_cast<std::uintptr_t>(info->si_addr));
-  ::signal(SIGBUS, SIG_DFL);  // of no mapped file: it ends the process as it would have without this handler
+  ::signal(SIGBUS, SIG_DFL);  // not a mapped file: restore the default action and raise again
   ::raise(SIGBUS);
 }
 
@@ -171,7 +171,7 @@ made_folder::made_folder(const std::filesystem::path& path) {
 }
 
 made_folder::~made_folder() {
-  for (auto p = made_.rbegin(); p != made_.rend(); ++p) ::rmdir(p->c_str());  // fails on one that holds something
+  for (auto p = made_.rbegin(); p != made_.rend(); ++p) ::rmdir(p->c_str());  // fails on a folder that is not empty
 }
 
 void progress::add(index_t n) {

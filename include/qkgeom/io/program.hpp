@@ -16,16 +16,16 @@
 namespace qkgeom {
 
 /// Runs a program's `body`. Returns its exit status: 0, or 2 after one sentence on standard error that begins with the
-/// program's `name`, if the body throws, if memory runs out, or if standard output cannot be written. While it runs, a
-/// mapped file that becomes shorter ends the process in the same way (`report_lost_files`).
+/// program's `name`, if the body throws, memory runs out, or standard output cannot be written. Meanwhile a mapped file
+/// that becomes shorter ends the process in the same way (`report_lost_files`).
 int run_program(const std::string& name, const std::function<void()>& body);
 
-/// From now on a page of a mapped file that can no longer be read (SIGBUS: the file was cut short, or its disk fails)
-/// ends the process with a sentence that names the file, and status 2. For programs: the library installs no handler.
+/// Installs a handler of SIGBUS, for programs: a mapped file that can no longer be read (it was truncated, or its disk
+/// fails) ends the process with status 2 and a sentence that names the file. The library itself installs no handler.
 void report_lost_files(const std::string& name);
 
-/// A folder that is made if it is not there, with those above it. At the end, those that this object made and that are
-/// empty are removed again, so that a run that fails leaves none. Throws `error` if it cannot be made.
+/// Makes a folder and missing folders above it. The destructor removes the ones it made that are still empty, so that a
+/// run that fails leaves none. Throws `error` if the folder cannot be made.
 class made_folder {
  public:
   explicit made_folder(const std::filesystem::path& path);
@@ -41,7 +41,7 @@ class made_folder {
 /// in place, elsewhere a line every ten seconds. `add` may be called from many threads.
 class progress {
  public:
-  /// `total` in units; 0 if unknown. `unit` is a plural, e.g. "tokens".
+  /// Starts the progress of `total` units (0: unknown); `unit` is a plural, e.g. "tokens".
   progress(std::string label, index_t total, std::string unit)
       : label_(std::move(label)), unit_(std::move(unit)), total_(total), terminal_(::isatty(STDERR_FILENO) == 1) {}
   progress(const progress&) = delete;
@@ -51,10 +51,10 @@ class progress {
   /// Counts `n` more units.
   void add(index_t n = 1);
 
-  /// Ends the work: a bar that was shown gets its last state and a new line.
+  /// Ends the work: a bar on screen gets its last state and a new line.
   void done();
 
-  /// The line for `count` units after `seconds`, without line ends: label, bar, share, count, rate, time left.
+  /// Returns the line for `count` units after `seconds`, without line ends: label, bar, share, count, rate, time left.
   static std::string line(const std::string& label, index_t count, index_t total, const std::string& unit,
                           double seconds);
 
@@ -74,13 +74,12 @@ class progress {
   std::mutex mutex_;
 };
 
-/// Replaces this program by the one beside it whose name ends in "-cuda", with the same arguments `argv`: CUDA's
-/// libraries take 200 MB of every process that is linked to them. Throws `error` if it is not there or cannot be
-/// started.
+/// Replaces this program by its neighbour with "-cuda" after its name, with the same arguments `argv`: CUDA's libraries
+/// take 200 MB of every process that is linked to them. Throws `error` if that program is missing or cannot be started.
 [[noreturn]] void become_cuda_program(char** argv);
 
-/// For programs that share nothing out: throws `error` if a launcher of MPI started several processes, by the variables
-/// that it sets, since each would write the same files.
+/// Throws `error` if a launcher of MPI started several processes, by the variables that it sets: each process of a
+/// program that does not share out its work would write the same files.
 void require_one_process();
 
 }  // namespace qkgeom

@@ -30,14 +30,14 @@ struct scaling_fields {
   double original_context() const {
     return original_context_holder(config, dictionary).positive(original_field).value_or(static_cast<double>(context));
   }
-  /// A number; 0 counts as absent.
+  /// Returns a number of the dictionary; 0 counts as absent.
   double or_default(const char* name, double otherwise) const {
     const double x = dictionary.number(name).value_or(0);
     return x == 0 ? otherwise : x;
   }
 };
 
-/// A context times the factor of a scaling, at most what an index holds.
+/// Returns a context times the factor of a scaling, bounded to fit an index.
 index_t stretched(double context, double factor) { return static_cast<index_t>(std::min(context * factor, 9e15)); }
 
 void read_llama3(const scaling_fields& from, rope_description& rope) {
@@ -50,7 +50,7 @@ void read_llama3(const scaling_fields& from, rope_description& rope) {
 }
 
 void read_yarn(const scaling_fields& from, rope_description& rope) {
-  // In Python null is false; only an absent field has the default.
+  // null is false in Python; only an absent field has the default.
   const bool silent = !from.dictionary.raw().contains("truncate");
   yarn_scaling scaling{1, from.original_context(), from.or_default("beta_fast", 32), from.or_default("beta_slow", 1),
                        from.dictionary.boolean("truncate").value_or(silent)};
@@ -66,8 +66,8 @@ void read_yarn(const scaling_fields& from, rope_description& rope) {
   rope.attention_factor = from.dictionary.number("attention_factor").value_or(usual);
 }
 
-/// "Longrope": every frequency has a divisor of its own, one for documents up to the original context and one for
-/// longer ones.
+/// Reads "longrope": every frequency has two divisors, one for documents up to the original context and one for longer
+/// ones.
 void read_longrope(const scaling_fields& from, rope_description& rope) {
   const double original = from.original_context();
   const auto divided = [&](const char* name) {
@@ -90,7 +90,7 @@ void read_longrope(const scaling_fields& from, rope_description& rope) {
   rope.scaled_context = from.context;
 }
 
-/// "Proportional" embedding: a head's first pairs rotate as those of a head that rotates as a whole, the others do not.
+/// Reads a "proportional" embedding: a head's first pairs rotate as in a fully rotated head, the others stay.
 void read_proportional(const scaling_fields& from, double share, rope_description& rope) {
   const auto rotating = static_cast<std::ptrdiff_t>(std::floor(static_cast<double>(rope.rotary_dim) * share / 2));
   std::fill(rope.inv_freq.begin() + rotating, rope.inv_freq.end(), 0.0f);

@@ -13,7 +13,7 @@ namespace qkgeom {
 
 namespace detail {
 
-/// A tensor in the header of a safetensors file, not yet checked against the file.
+/// A tensor in the header of a safetensors file, before it is checked against the file.
 struct tensor_header {
   std::string name, dtype;
   std::vector<index_t> shape;
@@ -27,14 +27,14 @@ namespace {
 
 using detail::tensor_header;
 
-/// The contents of the JSON header of a safetensors file.
+/// Content of the JSON header of a safetensors file.
 struct safetensors_header {
   std::map<std::string, std::string> metadata;
   std::vector<tensor_header> tensors;
 };
 
 /// Reads the JSON header of a safetensors file event by event, without a document in memory. Throws `error` naming the
-/// file at other types, deep nesting, long shapes or a name given twice. Unknown fields of a tensor are skipped.
+/// file on other types, deep nesting, long shapes or a repeated name. Skips unknown fields of a tensor.
 class safetensors_header_reader : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit safetensors_header_reader(const std::string& file)
@@ -134,7 +134,7 @@ class safetensors_header_reader : public nlohmann::json_sax<nlohmann::json> {
   static constexpr std::size_t max_entries = 1'000'000;  // tensors and metadata; each takes up to 500 bytes of memory
   enum class state { before, top, metadata, tensor, shape, offsets, after };
 
-  /// True inside an unknown field of a tensor.
+  /// Returns whether the reader is inside an unknown field of a tensor.
   bool skipping() const {
     return skip_ > 0 || (state_ == state::tensor && key_ != "dtype" && key_ != "shape" && key_ != "data_offsets");
   }
@@ -170,7 +170,7 @@ class safetensors_header_reader : public nlohmann::json_sax<nlohmann::json> {
 
 /// Reads the JSON text of a header; throws `error` naming `file`.
 safetensors_header read_safetensors_header(std::string_view text, const std::string& file) {
-  const std::size_t nul = text.find('\0');  // where the parser would take the text to end
+  const std::size_t nul = text.find('\0');  // the parser would take NUL for the end
   require(nul == std::string_view::npos, file, ": the header is not valid JSON at byte ", nul + 1, ", which is NUL");
   safetensors_header_reader reader(file);
   nlohmann::json::sax_parse(text, &reader);
@@ -200,7 +200,7 @@ std::string shape_text(const std::vector<index_t>& shape) {
 std::optional<std::size_t> tensor_size(const std::vector<index_t>& shape, std::size_t element) {
   index_t size = static_cast<index_t>(element);
   bool fits = true;
-  // A zero makes the tensor empty only if the axes before it did not overflow: the safetensors library refuses so too.
+  // A zero makes the tensor empty only if the axes before it did not overflow, as in the safetensors library.
   for (const index_t n : shape) fits = fits && n >= 0 && !__builtin_mul_overflow(size, n, &size);
   return fits ? std::optional(static_cast<std::size_t>(size)) : std::nullopt;
 }

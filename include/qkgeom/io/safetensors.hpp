@@ -29,17 +29,17 @@ struct tensor_header;
 
 static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian and is read in place");
 
-/// Largest header that is read or written, in bytes: the limit of the safetensors library.
+/// Largest header of files read or written, in bytes: the limit of the safetensors library.
 inline constexpr std::size_t max_safetensors_header = 100'000'000;
 
-/// Bits of one element of a safetensors dtype ("BF16", "F8_E4M3", ...); none if the dtype is unknown.
+/// Returns the bits of one element of a safetensors dtype ("BF16", "F8_E4M3", ...); no value for an unknown dtype.
 std::optional<std::size_t> safetensors_element_bits(std::string_view dtype);
 
-/// A shape as text: "(1149, 2, 32)".
+/// Returns a shape as text: "(1149, 2, 32)".
 std::string shape_text(const std::vector<index_t>& shape);
 
-/// Size of a tensor whose elements have the size `element`, both in bytes or both in bits; none if the product does not
-/// fit in 63 bits.
+/// Returns the size of a tensor whose elements have the size `element`, both in bytes or both in bits; no value if the
+/// product does not fit in 63 bits.
 std::optional<std::size_t> tensor_size(const std::vector<index_t>& shape, std::size_t element);
 
 /// A tensor of an open file. `data` points into the mapping and need not be aligned.
@@ -51,7 +51,7 @@ struct tensor_entry {
   std::size_t bytes = 0;
 };
 
-/// The elements of a tensor as T: in place where the file is aligned for T, else copied.
+/// Elements of a tensor as T: in place if the file is aligned for T, else copied.
 template <class T>
 class tensor_values {
  public:
@@ -83,26 +83,26 @@ class tensor_values {
 };
 
 /// A safetensors file mapped into memory. The constructor checks the header's length and JSON, the shapes against the
-/// bytes, and that the tensors cover the data once and without holes; it throws `error` naming the file. Tensors of an
-/// unknown dtype are refused.
+/// bytes, and that the tensors cover the data once and without holes; it throws `error` naming the file. It refuses
+/// tensors of unknown dtypes.
 class safetensors_file {
  public:
   explicit safetensors_file(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return file_.path(); }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  /// Takes the file's pages out of this process' memory until they are read again.
+  /// Releases the file's pages from this process' memory until they are read again.
   void forget() const { file_.forget(); }
-  /// The same for one tensor.
+  /// Releases the pages of one tensor.
   void forget(const tensor_entry& entry) const { file_.forget({entry.data, entry.bytes}); }
-  /// All tensors in the order of their data.
+  /// Returns all tensors in the order of their data.
   const std::vector<tensor_entry>& tensors() const { return tensors_; }
 
-  /// The tensor of that name, or null.
+  /// Returns the tensor of that name, or null.
   const tensor_entry* find(std::string_view name) const;
-  /// The tensor of that name. Throws `error` naming file and tensor if it is not there.
+  /// Returns the tensor of that name. Throws `error` naming file and tensor if it is missing.
   const tensor_entry& at(std::string_view name) const;
-  /// Elements of a tensor, whose dtype must be T's (bf16, f16, float, double, int32, int64).
+  /// Reads a tensor, whose dtype must be T's (bf16, f16, float, double, int32, int64).
   template <class T>
   tensor_values<T> values(const tensor_entry& entry) const {
     require(entry.dtype == name_of(dtype_of<T>()), path().string(), ": tensor ", entry.name, " must have dtype ",
@@ -124,19 +124,19 @@ class safetensors_file {
   std::map<std::string, std::size_t, std::less<>> index_;
 };
 
-/// Takes the next bytes.
+/// Takes bytes one piece after another.
 using byte_sink = std::function<void(std::span<const std::byte>)>;
 
-/// A tensor to be written: its bytes, or a function that hands them out piece by piece.
+/// A tensor to be written: its bytes, or a function that produces them in pieces.
 struct tensor_to_write {
   std::string name;
-  std::string dtype;  ///< as safetensors names it
+  std::string dtype;  ///< safetensors' name
   std::vector<index_t> shape;
   std::span<const std::byte> data{};
   std::function<void(const byte_sink&)> produce{};  ///< used instead of `data` if set
 };
 
-/// A tensor to write whose elements lie at `data`, as many as the shape says. Owns nothing.
+/// Prepares the elements at `data`, in the number that the shape says, for writing. Owns nothing.
 template <class T>
 tensor_to_write tensor_of(std::string name, std::vector<index_t> shape, const T* data) {
   const auto bytes = tensor_size(shape, sizeof(T));
@@ -148,13 +148,13 @@ tensor_to_write tensor_of(std::string name, std::vector<index_t> shape, const T*
           {}};
 }
 
-/// Writes a safetensors file into `file`, which the caller commits. Tensors go in descending element size (else in the
-/// given order) and the data start at a multiple of 64 bytes, so that every tensor is aligned for its element; the
-/// format allows no padding between tensors. The same input gives the same bytes.
+/// Writes a safetensors file into `file`, which the caller commits. Tensors are ordered by descending element size
+/// (ties: the given order) and the data start at a multiple of 64 bytes, so that every tensor is aligned; the format
+/// allows no padding between tensors. Equal input gives equal bytes.
 void write_safetensors(atomic_file& file, std::vector<tensor_to_write> tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
-/// Writes a whole safetensors file: it appears complete or not at all. Returns its SHA-256.
+/// Writes a whole safetensors file, complete or not at all. Returns its SHA-256.
 std::string write_safetensors(const std::filesystem::path& path, std::vector<tensor_to_write> tensors,
                               const std::map<std::string, std::string>& metadata = {});
 

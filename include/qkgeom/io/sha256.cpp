@@ -55,7 +55,7 @@ bool cpu_has_sha() {
 
 static __m128i load_16_bytes(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
 
-// The instructions keep the state as (a, b, e, f) and (c, d, g, h).
+// The instructions need the state as (a, b, e, f) and (c, d, g, h).
 void __attribute__((target("sha,sse4.1"))) add_blocks_sha(sha256_state& state, const std::byte* p, std::size_t blocks) {
   const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
   const __m128i badc = _mm_shuffle_epi32(load_16_bytes(state.data()), 0xb1),

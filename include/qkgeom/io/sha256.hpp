@@ -20,10 +20,10 @@ using sha256_state = std::array<std::uint32_t, 8>;
 void add_blocks_portable(sha256_state& state, const std::byte* p, std::size_t blocks);
 
 #if defined(__x86_64__)
-/// Whether the CPU has instructions for SHA-256.
+/// Returns whether the CPU has instructions for SHA-256.
 bool cpu_has_sha();
 
-/// The same with these instructions, four rounds at a time.
+/// Adds blocks with these instructions, four rounds at a time.
 void add_blocks_sha(sha256_state& state, const std::byte* p, std::size_t blocks);
 #endif
 
@@ -34,7 +34,7 @@ class sha256 {
  public:
   sha256& add(std::span<const std::byte> bytes);
   sha256& add(std::string_view text) { return add(std::as_bytes(std::span(text.data(), text.size()))); }
-  /// Digest of the bytes so far, as 64 hexadecimal digits.
+  /// Returns the digest of the bytes so far, as 64 hexadecimal digits.
   std::string hex() const;
 
  private:

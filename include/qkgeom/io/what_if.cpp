@@ -13,7 +13,7 @@ namespace qkgeom {
 
 namespace {
 
-/// a b / c rounded up, for positions of 32 bits.
+/// Returns a b / c rounded up, for positions of 32 bits.
 index_t share_up(index_t a, index_t b, index_t c) { return (a * b + c - 1) / c; }
 
 /// Gives the rows of a side new positions.
@@ -27,15 +27,15 @@ void move_positions(captured_side& side, const rotary_change& change, index_t fr
   side.owners.push_back(std::move(moved));
 }
 
-/// Of the captures' field `query_growth`; none: no growth.
+/// Reads the captures' field `query_growth`; no growth without it, or if it holds for layers without rotation alone.
 query_growth growth_of_queries(const capture_manifest& m) {
   if (!m.extra.contains("query_growth")) return {};
   const json_value fields(m.extra["query_growth"], "query_growth");
-  if (fields.has("layers")) return {};  // of those without rotary embedding
+  if (fields.has("layers")) return {};  // growth of layers without rotary embedding
   return {fields["beta"].number(), fields["context"].integer(1, largest_position)};
 }
 
-/// Turns the rows of a side, which stood at `was`, to the positions that they have now.
+/// Rotates the rows of a side from their positions `was` to their present ones.
 template <class From>
 void rotate_side(captured_side& side, vector_view<const std::int32_t> was, const row_rotation& rotation) {
   using to = compute_t<From>;
@@ -50,7 +50,7 @@ void rotate_side(captured_side& side, vector_view<const std::int32_t> was, const
   side.owners.push_back(std::move(rotated));
 }
 
-/// Rotates the rows of a layer, which stood at `was` (queries, keys), to the positions that they have now.
+/// Rotates the rows of a layer from their positions `was` (queries, keys) to their present ones.
 captured_layer rotated_layer(captured_layer layer, std::array<vector_view<const std::int32_t>, 2> was,
                              row_rotation rotation) {
   const bool fits = std::all_of(rotation.planes.begin(), rotation.planes.end(),
@@ -59,7 +59,7 @@ captured_layer rotated_layer(captured_layer layer, std::array<vector_view<const 
           ": the rotary embedding rotates more coordinates than heads have");
   visit_element_type(layer.element, [&]<class From>() {
     rotate_side<From>(layer.q, was[0], rotation);
-    rotation.from = rotation.to = {};  // queries alone grow
+    rotation.from = rotation.to = {};  // only queries grow
     rotate_side<From>(layer.k, was[1], rotation);
   });
   layer.element = layer.k.element;
@@ -91,7 +91,7 @@ capture_set what_if(const capture_set& source, const rotary_change& change) {
   require(to <= largest_position, where, ": a context of ", to, " tokens is more than 32 bits count");
   const auto was = manifest;
   for (auto& l : manifest.layers) {
-    manifest.rope_of(l);  // refuses a capture that does not say
+    manifest.rope_of(l);  // refuses a capture without its embedding
     if (!change.rope) continue;
     require(!l.rope_parameters || l.rope_parameters == manifest.rope, where, ": layer ", l.layer,
             " has a rotary embedding of its own, and one for all layers cannot replace it");

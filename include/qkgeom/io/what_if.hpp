@@ -10,44 +10,44 @@
 
 namespace qkgeom {
 
-/// Tokens at the start of a document that keep their positions when a context is stretched: they are a kind of their
-/// own (attention sinks), wherever the document ends.
+/// Tokens at the start of a document that keep their positions when a context is stretched: attention sinks stay at the
+/// start of documents of every length.
 inline constexpr index_t kept_first_tokens = 4;
 
-/// Another rotary embedding or a longer context for rows that exist.
+/// A change of the rotary embedding or a longer context for existing rows.
 struct rotary_change {
-  index_t context_length = 0;              ///< tokens; 0: the captures' own
-  std::optional<captured_rope> rope{};     ///< in place of the captures' own
+  index_t context_length = 0;              ///< tokens; 0: the captures' context
+  std::optional<captured_rope> rope{};     ///< in place of the captures' embedding
   std::function<bool(double)> rotating{};  ///< whether a plane of this frequency, rad per token, rotates; empty: all do
   index_t keep_first = kept_first_tokens;
-  std::uint64_t seed = 0;  ///< of the positions within a stretch
+  std::uint64_t seed = 0;  ///< seed of the positions within a stretch
 };
 
-/// The context that captures are carried to: `asked`, or if that is 0 the one that a short capture stands for
-/// (`qkgeom capture --short`), or else their own.
+/// Returns the context that captures are extrapolated to: `asked`, or if that is 0 the one that a short capture stands
+/// for (`qkgeom capture --short`), or else their own.
 index_t wanted_context(const capture_manifest& captured, index_t asked);
 
-/// Where the token at `position` of a document stands when a context of `from` tokens is stretched to one of `to`:
+/// Returns the position of a document's token at `position` after a context of `from` tokens is stretched to `to`:
 /// drawn uniformly from the tokens that its share of the context covers, by (seed, document, position) alone. Tokens
 /// keep their order. The first `keep_first` stay.
 index_t stretched_position(index_t position, index_t from, index_t to, std::uint32_t document,
                            index_t keep_first = kept_first_tokens, std::uint64_t seed = 0);
 
-/// The captures as if they were of a longer context or under another rotary embedding: positions are stretched, and
-/// each row is rotated from its position and embedding to the new ones. This is right to first order as far as rows
+/// Returns the captures as if they were of a longer context or under another rotary embedding: positions are stretched,
+/// and each row is rotated from its position and embedding to the new ones. This is right to first order as far as rows
 /// before the rotation do not depend on position (docs/long-from-short.md); NoPE layers keep their rows. Rows of bf16
-/// and f16 become f32, so that nothing is rounded twice. Throws `error` if the context shrinks (`capture_set::before`
-/// shortens one), if the captures do not say their embedding, or if their layers have several and one is to be
+/// and f16 become f32, so that no row is rounded twice. Throws `error` if the context shrinks (`capture_set::before`
+/// shortens one), if the captures do not state their embedding, or if their layers have several and one is to be
 /// replaced.
 capture_set what_if(const capture_set& source, const rotary_change& change);
 
-/// The captures at the context length and under the rotary embedding of `other`, a capture of the same layers: cut or
-/// stretched, and rotated anew. Throws `error` as `what_if` does.
+/// Returns the captures at the context length and under the rotary embedding of `other`, a capture of the same layers:
+/// cut or stretched, and rotated. Throws `error` as `what_if` does.
 capture_set what_if_as_in(const capture_set& source, const capture_manifest& other,
                           index_t keep_first = kept_first_tokens, std::uint64_t seed = 0);
 
-/// The captures with rows from before the rotary embedding: rows from after it are rotated back. A capture of such rows
-/// is returned as it is. Throws `error` if the captures do not say their embedding.
+/// Returns the captures with rows from before the rotary embedding: later rows are rotated back. Captures of such rows
+/// are returned unchanged. Throws `error` if the captures do not state their embedding.
 capture_set before_rope(const capture_set& source);
 
 }  // namespace qkgeom

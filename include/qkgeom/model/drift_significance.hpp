@@ -17,7 +17,7 @@ struct drift_test_result {
   double beta_pos = 0;                                               ///< |beta|, per token
   double standard_error = std::numeric_limits<double>::quiet_NaN();  ///< of beta_pos, over documents
   double p = std::numeric_limits<double>::quiet_NaN();  ///< null hypothesis: beta = 0; NaN for fewer than two documents
-  double least_p = std::numeric_limits<double>::quiet_NaN();  ///< smallest p that so few documents or flips can give
+  double least_p = std::numeric_limits<double>::quiet_NaN();  ///< smallest p that these documents or flips can give
 };
 
 struct drift_test_options {

@@ -115,7 +115,7 @@ QKGEOM_INLINE plasticity_profile_result term_profile(const plasticity_profile_re
 /// heatmap lacks the cell or was made without `profile_options::terms`.
 QKGEOM_INLINE estimate cell_mean(const plasticity_heatmap& map, index_t key_distance, index_t query_distance);
 
-/// Returns the mean of a term in a heatmap's cell likewise.
+/// Returns the mean of a term in a heatmap's cell in the same way.
 QKGEOM_INLINE estimate cell_mean(const plasticity_heatmap& map, index_t key_distance, index_t query_distance,
                                  pair_term term);
 

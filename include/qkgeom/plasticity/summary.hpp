@@ -54,12 +54,12 @@ class profile_means {
  public:
   explicit profile_means(const plasticity_profile_result& profile, bucket_weight by = bucket_weight::queries);
 
-  /// Returns the mean over the buckets whose middle lies in the range; NaN without one. Omits document `left_out`, -1:
-  /// none.
+  /// Returns the mean over the buckets whose middle lies in the range; NaN without one. Omits document `left_out`, if
+  /// that is not -1.
   double mean(token_range range, index_t left_out = -1) const;
   /// Returns overall, first 20 %, last 20 % and drop, as in `summarize`.
   std::array<double, 4> summary(index_t context_length, index_t left_out = -1) const;
-  /// Whether a document has pairs in a bucket whose middle lies in one of the ranges.
+  /// Returns whether a document has pairs in a bucket whose middle lies in one of the ranges.
   bool has_pairs(std::size_t document, const std::vector<token_range>& ranges) const;
   /// Returns value(-1), which depends on the buckets in `ranges`, with the jackknife error of value(e) over the
   /// documents e that have pairs there.
@@ -78,7 +78,7 @@ class profile_means {
   std::vector<std::pair<double, double>> totals_;
 };
 
-/// Whether two numbers differ; two NaN are the same.
+/// Returns whether two numbers differ; two NaN are the same.
 inline bool differs(double a, double b) { return !(a == b || (std::isnan(a) && std::isnan(b))); }
 
 /// A mean over documents: the ratio of their sums to their weights, with the jackknife error over weighted documents.

@@ -19,34 +19,34 @@
 
 namespace qkgeom {
 
-/// Query buckets of this capture under `options`: given edges, a given width, or the capture's usual one. What lies
-/// beyond the context is cut off. Throws `error` if given edges begin before position 0 or beyond the context, and
-/// above `max_query_buckets`.
+/// Returns the query buckets of this capture under `options`: given edges, a given width, or the capture's default. The
+/// buckets end at the context. Throws `error` if given edges begin before position 0 or beyond the context, and above
+/// `max_query_buckets`.
 bucket_edges query_buckets(const capture_manifest& manifest, const analysis_options& options);
 
 /// Throws `error` if analyses of `source` over `buckets` would need more memory than 4 GiB and 64 times the size of its
 /// files: moments and query models of a layer's heads, and the sums of profiles by document of all heads.
 void check_memory(const capture_set& source, const bucket_edges& buckets, const analysis_options& options);
 
-/// Documents per block such that profiles keep at most 1024 blocks: their memory does not grow with the documents.
+/// Returns the documents per block with which profiles keep at most 1024 blocks: memory does not grow with documents.
 index_t document_block(index_t documents);
 
-/// Query heads in the layers that are analysed.
+/// Counts the query heads in the layers that are analysed.
 index_t analysed_heads(const capture_manifest& manifest, const analysis_options& options);
 
-/// Throws `error` naming the file if a layer with so many rows of each side has no geometry.
+/// Throws `error` naming the file if a layer with these numbers of rows has no geometry.
 void require_rows(const captured_layer& layer, index_t queries, index_t keys);
 
-/// Runs the analyses on every captured head, or on those that the options name, layer by layer and shard by shard (for
-/// pairs across documents: all rows of a layer at once). Several captures of one model are analysed as one: their
-/// moments are merged and the query models fitted, then the pairs of each capture are summed under these. Where the
-/// captures hold moments of every token, these count, and the rows serve for pairs of keys and for the observed
-/// queries. `progress(heads)` is called after each layer with the number of its query heads. Throws `error` naming
-/// tensor and row where a row is not finite.
+/// Runs the analyses on every captured head, or on those in the options, layer by layer and shard by shard (for pairs
+/// across documents: all rows of a layer at once). Several captures of one model are analysed as one: their moments are
+/// merged and the query models fitted, then the pairs of each capture are summed under these. If the captures hold
+/// moments of every token, these count, and the rows serve for pairs of keys and for the observed queries. Calls
+/// `progress(heads)` after each layer with the number of its query heads. Throws `error` naming tensor and row if a row
+/// is not finite.
 template <context Context, class Progress>
 model_report analyse(Context& ctx, const capture_set& source, analysis_options options, Progress&& progress);
 
-/// The same without progress.
+/// Runs the analyses without progress.
 template <context Context>
 model_report analyse(Context& ctx, const capture_set& source, const analysis_options& options = {}) {
   return analyse(ctx, source, options, [](index_t) {});
@@ -54,7 +54,7 @@ model_report analyse(Context& ctx, const capture_set& source, const analysis_opt
 
 namespace detail {
 
-/// Analyses the layers of captures one by one. The arguments must live longer.
+/// Analyses the layers of captures one by one. The arguments must outlive it.
 class layer_analysis {
  public:
   layer_analysis(const capture_set& source, const bucket_edges& buckets, const analysis_options& options)
@@ -67,8 +67,8 @@ class layer_analysis {
         documents_(options.geometry && options.geometry_blocks > 1 ? source.documents_with_rows()
                                                                    : std::vector<std::int32_t>{}) {}
 
-  /// Appends the reports of the layer's heads that the options want, and the extent of its rows, to `report` and
-  /// `positions`. Returns the number of all its query heads.
+  /// Appends the reports of the layer's selected heads and the extent of its rows to `report` and `positions`. Returns
+  /// the number of all its query heads.
   template <context Context>
   index_t add_layer(Context& ctx, index_t number, model_report& report, position_range& positions) const {
     constexpr index_t least_blocks = 4;  // errors from fewer blocks of stored moments say little

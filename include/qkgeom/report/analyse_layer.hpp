@@ -14,34 +14,34 @@
 
 namespace qkgeom {
 
-/// Moments of a layer that were taken elsewhere, over the query buckets of the analysis.
+/// Moments of a layer from elsewhere, over the query buckets of the analysis.
 struct known_moments {
   layer_moments moments;
   layer_blocks by_block;  ///< `blocks.document` is not needed
 };
 
-/// Merges the moments of a layer's blocks, as `set_moments::read` gives them. `each_block` keeps the blocks apart too,
-/// for the errors of PCA and rotation.
+/// Merges the moments of a layer's blocks, as `set_moments::read` returns them. `each_block` keeps the blocks apart
+/// too, for the errors of PCA and rotation.
 known_moments known_moments_of(std::vector<token_moments> blocks, bool each_block);
 
-/// What `analyse_layer` needs to know about a layer besides its rows.
+/// Facts about a layer that `analyse_layer` needs besides its rows.
 struct layer_request {
   layer_names names;
   bucket_edges buckets;
   index_t context_length = 0;                  ///< tokens
   index_t document_block = 1;                  ///< documents that count together, see `fold_documents`; 1: each alone
-  std::optional<known_moments> every_token{};  ///< moments of more rows than there are, which count instead of theirs
-  std::vector<std::int32_t> documents{};       ///< of all layers, for blocks that are the same in each; empty: its own
+  std::optional<known_moments> every_token{};  ///< moments of more rows, which replace those of the rows
+  std::vector<std::int32_t> documents{};       ///< of all layers, for equal blocks in each; empty: this layer's
 };
 
 /// Runs the analyses on every head of one layer, whose rows come in one or several shards: `shards(f)` calls
-/// f(layer_view<T>) for each shard, each time it is called. A document's keys must stand in one shard; the
-/// query models are those of all shards. Returns a report per query head.
+/// f(layer_view<T>) for each shard, each time it is called. All keys of a document must be in one shard; the query
+/// models are those of all shards. Returns a report per query head.
 template <class T, context Context, class Shards>
 std::vector<head_report> analyse_layer(Context& ctx, const Shards& shards, layer_request layer,
                                        const analysis_options& options);
 
-/// The same for rows in the memory of the context, which may be a device's.
+/// Runs the analyses on rows in the memory of the context, which may be a device's.
 template <context Context, class T, memory_space S>
 std::vector<head_report> analyse_layer(Context& ctx, const layer_view<T, S>& rows, const layer_names& names,
                                        const bucket_edges& buckets, index_t context_length,
@@ -49,8 +49,8 @@ std::vector<head_report> analyse_layer(Context& ctx, const layer_view<T, S>& row
 
 namespace detail {
 
-/// The reports of a layer's heads with their names and nothing else. `key_of_query`: index into `names.key_heads` by
-/// query head; `window` in tokens.
+/// Returns the reports of a layer's heads with their names alone. `key_of_query`: index into `names.key_heads` by query
+/// head; `window` in tokens.
 inline std::vector<head_report> named_heads(const layer_names& names, const std::vector<index_t>& key_of_query,
                                             std::optional<index_t> window) {
   std::vector<head_report> heads(key_of_query.size());
@@ -65,8 +65,8 @@ inline std::vector<head_report> named_heads(const layer_names& names, const std:
   return heads;
 }
 
-/// Puts PCA and rotation into the reports of a layer's query heads; with `by_block.q` also their replicates without
-/// each block of documents. Slopes per context are for `context_length` tokens unless the options give another.
+/// Adds PCA and rotation to the reports of a layer's query heads; with `by_block.q` also their replicates without each
+/// block of documents. Slopes per context are for `context_length` tokens unless the options give another length.
 template <context Context>
 void add_geometry(Context& ctx, const layer_moments& moments, const layer_blocks& by_block, index_t context_length,
                   const analysis_options& options, std::vector<head_report>& heads) {
@@ -83,7 +83,7 @@ void add_geometry(Context& ctx, const layer_moments& moments, const layer_blocks
   }
 }
 
-/// The query models that the options ask for, (covariances)(heads).
+/// Fits the query models of the options, (covariances)(heads).
 template <context Context>
 std::vector<std::vector<query_model>> fit_query_models(Context& ctx, const layer_moments& moments,
                                                        const analysis_options& options) {
@@ -94,7 +94,7 @@ std::vector<std::vector<query_model>> fit_query_models(Context& ctx, const layer
   return models;
 }
 
-/// All pairs, or drawn ones if `draw.pairs` is above 0.
+/// Pair set of all pairs, or of drawn ones if `draw.pairs` is above 0.
 struct chosen_pairs {
   bool across_documents = false;
   pair_sample draw{};
@@ -103,7 +103,7 @@ struct chosen_pairs {
   pair_sample sample() const { return draw; }
 };
 
-/// `prefix_uniform` with what the options draw, which every context refuses: drawn pairs count the same.
+/// Pair set `prefix_uniform` with the draw of the options, which every context refuses: drawn pairs count the same.
 struct chosen_prefixes : prefix_uniform {
   pair_sample draw{};
   pair_sample sample() const { return draw; }
@@ -123,8 +123,8 @@ std::vector<std::vector<plasticity_profile_result>> profiles_over(Context& ctx, 
   return found;
 }
 
-/// Profiles of a layer's heads under every query model over the pairs of keys of one shard, (covariances)(heads). Drawn
-/// pairs differ between layers and between numbers of shards.
+/// Computes profiles of a layer's heads under every query model over the pairs of keys of one shard,
+/// (covariances)(heads). Drawn pairs differ between layers and between shards.
 template <context Context, class T, memory_space S>
 std::vector<std::vector<plasticity_profile_result>> profiles_of_shard(
     Context& ctx, prepared_layer<T, S>& rows, const std::vector<std::vector<query_model>>& models, index_t layer,
@@ -136,7 +136,7 @@ std::vector<std::vector<plasticity_profile_result>> profiles_of_shard(
   return profiles_over(ctx, rows, models, chosen_pairs{options.across_documents, draw, documents_weigh_same}, options);
 }
 
-/// Puts the drift terms of the headline query models into the reports.
+/// Adds the drift terms of the headline query models to the reports.
 inline void add_drift(const std::vector<query_model>& headline, std::vector<head_report>& heads) {
   for (std::size_t h = 0; h < heads.size(); ++h) {
     heads[h].alpha_pos = headline[h].alpha_pos;
@@ -146,7 +146,7 @@ inline void add_drift(const std::vector<query_model>& headline, std::vector<head
   }
 }
 
-/// What one pass over the rows of a layer collects.
+/// Statistics that one pass over the rows of a layer collects.
 template <class T>
 struct layer_statistics {
   layer_moments moments;
@@ -156,8 +156,8 @@ struct layer_statistics {
   layer_blocks by_block;
 };
 
-/// Moments of all shards of a layer, and their observed queries if they lie in host memory; moments by block of
-/// documents too if geometry is asked for. Takes `every_token` and `documents` out of `layer`.
+/// Collects moments of all shards of a layer, and their observed queries if they lie in host memory; moments by block
+/// of documents too if geometry is wanted. Takes `every_token` and `documents` out of `layer`.
 template <class T, memory_space S, context Context, class Shards>
 layer_statistics<T> collect(Context& ctx, const Shards& shards, layer_request& layer, const analysis_options& options) {
   const edge_buckets grid{layer.buckets.edges()};
@@ -183,7 +183,7 @@ layer_statistics<T> collect(Context& ctx, const Shards& shards, layer_request& l
   if (documents.empty()) documents = std::move(own);
   if (layer.every_token) {
     s.moments = std::move(layer.every_token->moments);
-    // Observed queries stand where the models' do, so that windows admit the same keys.
+    // Observed queries get the models' positions, so that windows admit the same keys.
     for (std::size_t b = 0; b < s.observed.mean_position.size(); ++b)
       s.observed.mean_position[b] = s.moments.q.at(0).bucket.at(b).mean_t;
     s.by_block = std::move(layer.every_token->by_block);
@@ -196,7 +196,7 @@ layer_statistics<T> collect(Context& ctx, const Shards& shards, layer_request& l
   return s;
 }
 
-/// Profiles of the observed queries of all shards over the keys of one; on a device those of this shard, the only one.
+/// Computes profiles of the observed queries of all shards over the keys of one; a device has this shard alone.
 template <context Context, class T, memory_space S>
 std::vector<plasticity_profile_result> observed_profiles(Context& ctx, const layer_statistics<T>& s,
                                                          prepared_layer<T, S>& shard, const bucket_edges& edges,
@@ -212,8 +212,8 @@ std::vector<plasticity_profile_result> observed_profiles(Context& ctx, const lay
                               .precision = options.precision});
 }
 
-/// Profiles under every query model, and of the observed queries, over the keys of all shards. Each shard draws pairs
-/// of its own.
+/// Adds profiles under every query model, and of the observed queries, over the keys of all shards. Each shard draws
+/// its own pairs.
 template <class T, memory_space S, context Context, class Shards>
 void add_profiles(Context& ctx, const Shards& shards, const layer_statistics<T>& s, const layer_request& layer,
                   const analysis_options& options, std::vector<head_report>& heads) {

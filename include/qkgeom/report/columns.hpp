@@ -12,18 +12,18 @@
 
 namespace qkgeom {
 
-/// A column of tables of heads: its name, what stands in it, and the number of a head; NaN is null.
+/// A named column of the head tables; NaN is written as null.
 struct head_column {
   std::string name, meaning;
   std::function<double(const head_report&)> value;
 };
 
-/// A number of the rotation, as `head_column` has it.
+/// A number of the rotation, for a `head_column`.
 struct rotation_number {
   const char *name, *meaning;
   double (*of)(const rotation_result&);
 };
-/// All of them, in the order of the columns.
+/// All numbers of the rotation, in the order of the columns.
 inline constexpr rotation_number rotation_numbers[] = {
     {"r_q_a", "correlation of queries with position along the drift axis a", [](const auto& r) { return r.q.r; }},
     {"r_k_a", "correlation of keys with position along a", [](const auto& r) { return r.k.r; }},
@@ -68,22 +68,22 @@ inline constexpr rotation_number rotation_numbers[] = {
     {"bias_context_logits", "bias_context in logits", [](const auto& r) { return r.bias.context_logits; }},
     {"score_sd_logits", "score_sd in logits", [](const auto& r) { return r.score_sd_logits; }}};
 
-/// The numbers of the rotation.
+/// Returns the columns of the rotation.
 const std::vector<head_column>& rotation_columns();
 
-/// The numbers of PCA; for heads that have one. The linear shares over pc10 are sum_j ev_j r_j^2 over the first 10
-/// components: weighed by the pooled variance.
+/// Returns the columns of PCA, for heads that have one. The linear shares over pc10 are sum_j ev_j r_j^2 over the first
+/// 10 components: weighted by the pooled variance.
 const std::vector<head_column>& pca_columns();
 
-/// The headline profile's aggregates, their standard errors, and the observed queries' own; for heads that have one.
+/// Returns the columns of the headline profile's aggregates, their errors, and the observed queries' aggregates.
 const std::vector<head_column>& plasticity_columns();
 
 /// Appends the column names of an `estimate`: NAME, NAME_error.
 void add_estimate_names(std::vector<std::string>& names, const std::string& name);
-/// Adds the fields of these columns to the row at hand.
+/// Adds the fields of these columns to the current row.
 inline void add_estimate(csv_writer& csv, const estimate& e) { csv.add(e.value).add(e.error); }
 
-/// The same for a `head_estimate`, with a third column NAME_head_error.
+/// Appends the column names of a `head_estimate`: NAME, NAME_error, NAME_head_error.
 void add_head_estimate_names(std::vector<std::string>& names, const std::string& name);
 inline void add_estimate(csv_writer& csv, const head_estimate& e) { csv.add(e.value).add(e.error).add(e.head_error); }
 

@@ -20,8 +20,8 @@
 
 namespace qkgeom {
 
-/// A copy of at most `most` queries and at most `most` keys of a layer: those whose counter-based random numbers are
-/// smallest, in their order.
+/// A copy of at most `most` queries and at most `most` keys of a layer: the rows with the smallest counter-based random
+/// numbers, in their order.
 template <class T>
 class thinned_layer {
  public:
@@ -40,7 +40,7 @@ class thinned_layer {
     std::vector<std::int32_t> position, document;
   };
 
-  /// At most `most` of n rows, ascending.
+  /// Chooses at most `most` of n rows, ascending.
   static std::vector<index_t> kept_rows(index_t n, index_t most, const random_stream& stream) {
     std::vector<std::pair<double, index_t>> drawn;
     for (index_t i = 0; i < n; ++i) drawn.emplace_back(stream.uniform(static_cast<std::uint64_t>(i)), i);
@@ -76,10 +76,10 @@ struct fit_options {
   fit_check_options checks{};
   score_check_options scores{};
   drift_test_options drift{};
-  index_t most_rows = 0;  ///< more queries or keys of a head are thinned to so many; 0: all are used
+  index_t most_rows = 0;  ///< most queries and most keys of a head, to which more are thinned; 0: all
 };
 
-/// How well the query model fits one query head.
+/// Fit of the query model to one query head.
 struct head_fit {
   index_t layer = 0, q_head = 0, k_head = 0, queries = 0;
   double alpha_pos = 0, beta_pos = 0, sigma2_pos = 0, r2_axis = 0;  ///< regression of coordinate 1 on position
@@ -88,20 +88,20 @@ struct head_fit {
   score_checks_result scores;
 };
 
-/// Fit checks of every query head of a layer over these query buckets. Needs rows in host memory.
+/// Checks the fit of every query head of a layer over these query buckets. Needs rows in host memory.
 template <context Context, class T>
 std::vector<head_fit> fit_layer(Context& ctx, const layer_view<T>& all, const layer_names& names,
                                 const bucket_edges& buckets, const fit_options& options = {});
 
-/// fits.csv: a row per head; the fit columns under the names of the author's tool, then this library's.
+/// Returns fits.csv: a row per head; the fit columns under the names of the author's tool, then this library's.
 table fits_table(const std::vector<head_fit>& heads);
 
-/// Gaussian minus empirical plasticity by query bucket, with the jackknife error of the difference over documents; NaN
-/// where either is. Throws `error` if the two are of different buckets, documents or pairs.
+/// Returns Gaussian minus empirical plasticity by query bucket, with the jackknife error of the difference over
+/// documents; NaN where either is. Throws `error` if their buckets, documents or pairs differ.
 plasticity_profile_result plasticity_gap(const plasticity_profile_result& gaussian,
                                          const plasticity_profile_result& empirical_unbiased);
 
-/// gaps.csv: `plasticity_gap`, a row per head, query bucket and query model of the report.
+/// Returns gaps.csv: `plasticity_gap`, a row per head, query bucket and query model of the report.
 table gaps_table(const model_report& report);
 
 template <context Context, class T>

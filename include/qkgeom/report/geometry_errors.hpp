@@ -17,14 +17,14 @@ struct geometry_replicate {
   rotation_result rotation;  ///< axes emptied
 };
 
-/// PCA and rotation of a head without each block of documents. The `jackknife_error` of any number that they give
+/// PCA and rotation of a head without each block of documents. The `jackknife_error` of a number computed from them
 /// includes the error of the axes.
 struct geometry_replicates {
   document_blocks blocks;
   std::vector<geometry_replicate> without;  ///< (blocks)
 };
 
-/// Moments of each head of a layer by block of documents. `q` is empty where no block is to be left out.
+/// Moments of each head of a layer by block of documents. Empty `q`: no block is left out.
 struct layer_blocks {
   document_blocks blocks;
   std::vector<std::vector<block_moments>> q, k;  ///< (heads)(blocks)
@@ -45,9 +45,9 @@ struct layer_blocks {
   }
 };
 
-/// For each query head of a layer, PCA and rotation without each block of documents; none without `by_block.q` or with
-/// fewer than two blocks. Also puts the exact spread of score differences of two keys of one document into `planes`,
-/// the rotation of all rows (see `set_score_sd`).
+/// Computes, for each query head of a layer, PCA and rotation without each block of documents; empty without
+/// `by_block.q` or with fewer than two blocks. Also sets the exact spread of score differences of two keys of one
+/// document in `planes`, the rotation of all rows (see `set_score_sd`).
 template <context Context>
 std::vector<geometry_replicates> geometry_without_blocks(Context& ctx, const layer_blocks& by_block,
                                                          const layer_moments& moments, const pca_options& pca_choice,

@@ -23,8 +23,8 @@ double mean_error(const std::vector<double>& x) {
   return std::sqrt(square / (n * (n - 1)));
 }
 
-/// The weight of an order statistic is the probability that it is the median of a redraw, a difference of incomplete
-/// beta functions.
+/// Returns the bootstrap error of a median: an order statistic's weight is the probability that it is the median of a
+/// redraw, a difference of incomplete beta functions.
 double median_error(std::vector<double> x) {
   std::sort(x.begin(), x.end());
   const double n = static_cast<double>(x.size()), middle = 0.5 * (n + 1), centre = x[x.size() / 2];

@@ -20,7 +20,7 @@ struct head_group {
   std::vector<std::size_t> heads;
 };
 
-/// Indices of all heads.
+/// Returns the indices of all heads.
 template <class Head>
 std::vector<std::size_t> every_head(const std::vector<Head>& heads) {
   std::vector<std::size_t> all(heads.size());
@@ -28,7 +28,7 @@ std::vector<std::size_t> every_head(const std::vector<Head>& heads) {
   return all;
 }
 
-/// `all`, then `rope` and `nope` where the model has both kinds of layer. A head is anything with a member `rope`.
+/// Groups heads: `all`, then `rope` and `nope` if the model has both kinds. A head is any type with a member `rope`.
 template <class Head>
 std::vector<head_group> head_groups(const std::vector<Head>& heads) {
   std::vector<std::size_t> rope, nope;
@@ -37,7 +37,7 @@ std::vector<head_group> head_groups(const std::vector<Head>& heads) {
   return {{"all", every_head(heads)}, {"rope", rope}, {"nope", nope}};
 }
 
-/// Summary of one number over heads. Signs differ between heads, so the mean hides what the mean of absolute values
+/// Summary of one number over heads. Signs differ between heads, so the mean may hide what the mean of absolute values
 /// shows.
 enum class head_statistic { mean, mean_abs, median };
 inline constexpr std::array<head_statistic, 3> all_head_statistics{head_statistic::mean, head_statistic::mean_abs,
@@ -47,7 +47,7 @@ constexpr std::string_view name_of(head_statistic s) {
   return names[static_cast<int>(s)];
 }
 
-/// A statistic over heads with its two errors: of having seen these documents, and of having these heads.
+/// A statistic over heads with two errors: from the choice of documents, and from the choice of heads.
 struct head_estimate {
   double value = std::numeric_limits<double>::quiet_NaN();
   double error = std::numeric_limits<double>::quiet_NaN();       ///< jackknife over documents
@@ -58,17 +58,17 @@ struct head_estimate {
   void set_error(const estimate& e) { error = e.error, freedom = e.freedom; }
 };
 
-/// The values of a group's heads, those that are NaN left out.
+/// Returns the values of a group's heads without NaNs.
 std::vector<double> values_of(const std::vector<double>& values, const std::vector<std::size_t>& group);
 
-/// The statistic of some values; NaN of none.
+/// Computes the statistic; NaN without values.
 double statistic_of(head_statistic s, const std::vector<double>& x);
 
-/// Its standard error when the values are a draw of independent heads; NaN below two. That of the median
-/// is the bootstrap's, in closed form (Maritz and Jarrett 1978).
+/// Returns the standard error of the statistic if the values are a draw of independent heads; NaN below two. The
+/// median's is the bootstrap's, in closed form (Maritz and Jarrett 1978).
 double head_error_of(head_statistic s, const std::vector<double>& x);
 
-/// Share of a group's heads for which `in(head index)` holds; NaN of none.
+/// Returns the share of a group's heads for which `in(head index)` holds; NaN without heads.
 template <class In>
 double share_of(const std::vector<std::size_t>& group, const In& in) {
   double n = 0;
@@ -76,7 +76,7 @@ double share_of(const std::vector<std::size_t>& group, const In& in) {
   return group.empty() ? std::numeric_limits<double>::quiet_NaN() : n / static_cast<double>(group.size());
 }
 
-/// Standard error of a share of n heads drawn; NaN below two.
+/// Returns the standard error of a share of n drawn heads; NaN below two.
 double share_error(double share, std::size_t n);
 
 }  // namespace qkgeom

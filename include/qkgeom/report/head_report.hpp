@@ -16,32 +16,32 @@
 
 namespace qkgeom {
 
-/// How pairs of keys count in profiles: each the same; all of a document together the same; or as Definition 4.3 draws
-/// them (`prefix_uniform`).
+/// Weights of pairs of keys in profiles: equal; equal for each document in all; or as Definition 4.3 draws them
+/// (`prefix_uniform`).
 enum class pair_weighting { pairs, documents, prefix_uniform };
 
-/// Which analyses run, and their options. Defaults are the thesis' choices.
+/// Options of the analyses and which of them run. Defaults are the thesis' choices.
 struct analysis_options {
-  index_t bucket_size = 0;              ///< query buckets, tokens; 0: the capture's own, or a sixteenth of the context
+  index_t bucket_size = 0;              ///< query buckets, tokens; 0: the capture's, or a sixteenth of the context
   std::vector<index_t> bucket_edges{};  ///< query buckets by edges instead, tokens
   bool geometry = true;                 ///< run PCA and rotation
   bool plasticity = true;               ///< run profiles under every model of `covariances`; the first is the headline
   std::vector<covariance_kind> covariances{covariance_kind::diagonal, covariance_kind::joint};
-  bool empirical = true;          ///< profile of the observed queries too, to compare the models with
-  bool heatmap = true;            ///< of the headline model
+  bool empirical = true;          ///< profile of the observed queries too, to compare with the models
+  bool heatmap = true;            ///< heatmap of the headline model
   index_t heatmap_cell = 0;       ///< tokens; 0: the width of the first query bucket
   bool across_documents = false;  ///< pairs of keys of different documents too
-  index_t sampled_pairs = 0;      ///< pairs drawn per query bucket and shard; 0: all are used
-  pair_weighting weighting = pair_weighting::pairs;  ///< of the query models' profiles; drawn pairs count the same
+  index_t sampled_pairs = 0;      ///< pairs drawn per query bucket and shard; 0: all pairs
+  pair_weighting weighting = pair_weighting::pairs;  ///< for the query models' profiles; drawn pairs count the same
   query_position position = query_position::middle;
-  std::optional<pair_precision> precision{};  ///< none: f64 pair arithmetic for f64 keys, else f32; drawn pairs: f64
+  std::optional<pair_precision> precision{};  ///< empty: f64 pair arithmetic for f64 keys, else f32; drawn pairs: f64
   bool no_drift = false;                      ///< query models without the drift term beta_pos tau
   pca_options pca{};
-  rotation_options rotation{};   ///< its context_length 0: the capture's
-  bool components = false;       ///< the terms of the headline profile too, by a slower kernel
-  bool every_token = true;       ///< moments of every token where the captures hold them, else of the rows
-  index_t geometry_blocks = 0;   ///< PCA and rotation again without each of at most this many blocks of documents
-  std::uint64_t seed = 0;        ///< of drawn pairs and of the queries that the empirical form keeps
+  rotation_options rotation{};   ///< with the capture's context if its context_length is 0
+  bool components = false;       ///< terms of the headline profile too, by a slower kernel
+  bool every_token = true;       ///< use moments of every token if the captures hold them, else of the rows
+  index_t geometry_blocks = 0;   ///< PCA and rotation also without each of at most this many blocks of documents
+  std::uint64_t seed = 0;        ///< seed of drawn pairs and of the observed queries
   std::vector<head_id> heads{};  ///< query heads to analyse; empty: all
 
   bool wants_layer(index_t layer) const {
@@ -68,11 +68,11 @@ struct head_report {
   std::optional<profile_summary> empirical_summary{}, empirical_unbiased{};
 };
 
-/// Something odd about a capture or its analysis, which a reader of the numbers must know.
+/// A remark on a capture or its analysis that a reader of the numbers must know.
 struct report_note {
-  std::string name;   ///< of its kind, e.g. "few_documents"
+  std::string name;   ///< kind, e.g. "few_documents"
   std::string text;   ///< one sentence
-  std::string brief;  ///< a few words for the line below a figure's title; empty: not there
+  std::string brief;  ///< a few words for the line below a figure's title; empty: no such line
   bool operator==(const report_note&) const = default;
 };
 
@@ -82,8 +82,8 @@ struct model_report {
   index_t context_length = 0;
   qkgeom::bucket_edges buckets;
   std::vector<head_report> heads;   ///< by layer, then query head
-  index_t moment_tokens = 0;        ///< queries of a head's moments of every token; 0: moments are of the rows
-  std::string rope_stage = "post";  ///< or "pre": rows from before the rotary embedding
+  index_t moment_tokens = 0;        ///< queries of a head in its moments of every token; 0: moments are of the rows
+  std::string rope_stage = "post";  ///< "post" or "pre": rows after or before the rotary embedding
   pair_weighting weighting = pair_weighting::pairs;  ///< of the profiles
   std::vector<report_note> notes{};
 };

@@ -24,14 +24,14 @@ void require_plasticity(const char* name, const std::vector<head_report>& heads)
             " has no profile (analysis_options::plasticity)");
 }
 
-/// Hands out the heads of a report as rows.
+/// Passes on the heads of a report as rows.
 auto each_head(const model_report& report) {
   return [&report](const auto& f) {
     for (const auto& h : report.heads) f(h);
   };
 }
 
-/// Columns of rows that belong to a head.
+/// Returns the columns that name the head of a row.
 template <class Row>
 table_columns<Row> columns_of_head_rows(const char* q_head = "q_head") {
   table_columns<Row> c;
@@ -209,7 +209,7 @@ void write_head_tables(const std::filesystem::path& folder, const model_report& 
 
 namespace {
 
-/// A row of components.csv: of a query bucket or of a cell of the heatmap.
+/// A row of components.csv, for a query bucket or a cell of the heatmap.
 struct term_row {
   const head_report& head;
   std::string_view covariance;
@@ -408,7 +408,7 @@ table model_heatmap_table(const std::vector<model_heatmap>& maps) {
 
 namespace {
 
-/// Names of a head and of the query model, in tables of the decay theorem.
+/// Returns the columns that name the head and the query model in tables of the decay theorem.
 template <class Row>
 table_columns<Row> decay_columns() {
   auto c = columns_of_head_rows<Row>();

@@ -11,7 +11,7 @@ namespace qkgeom {
 
 namespace {
 
-/// Mean over heads of (overall, first, last, drop) with a jackknife that leaves a document out of all heads at once.
+/// Averages (overall, first, last, drop) over heads, with a jackknife that leaves a document out of all heads at once.
 std::array<estimate, 4> mean_over_heads(const std::vector<const plasticity_profile_result*>& profiles,
                                         index_t context_length) {
   std::vector<std::int32_t> documents;
@@ -40,7 +40,7 @@ std::array<estimate, 4> mean_over_heads(const std::vector<const plasticity_profi
   for (const std::int32_t e : documents) {
     if (e < 0) continue;
     auto values = whole_values;
-    std::array<bool, 4> changes{};  // documents that change no head's number are left out of the jackknife
+    std::array<bool, 4> changes{};  // the jackknife skips documents that change no head's number
     for (std::size_t h = 0; h < profiles.size(); ++h) {
       const auto& ids = profiles[h]->documents;
       const auto at = std::find(ids.begin(), ids.end(), e);
@@ -112,7 +112,7 @@ std::vector<group_summary> summarize_model(const model_report& report) {
 
 namespace {
 
-/// Sampling error of the mean over a stretch of the context: draws are independent between buckets.
+/// Returns the sampling error of the mean over a stretch of the context: draws are independent between buckets.
 double sampling_error_in(token_range range, const profile_means& means) {
   double square = 0, weight = 0;
   for (const auto& b : means.profile().buckets) {
@@ -124,7 +124,7 @@ double sampling_error_in(token_range range, const profile_means& means) {
   return weight > 0 ? std::sqrt(square) / weight : std::numeric_limits<double>::quiet_NaN();
 }
 
-/// Share of the buckets whose mean, without document `left_out` (-1: none), is above 1/2 (`above`) or below.
+/// Returns the share of buckets with a mean above 1/2 (`above`) or below, without document `left_out` (-1: with all).
 double share_beyond_half(bool above, index_t left_out, const profile_means& means) {
   double share = 0, weight = 0;
   const auto& buckets = means.profile().buckets;

@@ -13,7 +13,7 @@
 
 namespace qkgeom {
 
-/// A group of heads in numbers: all heads of the model, those of its RoPE layers, those of its NoPE layers.
+/// Numbers of a group of heads: all heads of the model, those of its RoPE layers, or those of its NoPE layers.
 struct group_summary {
   std::string name;
   index_t heads = 0;
@@ -25,36 +25,36 @@ struct group_summary {
   estimate empirical_overall;               ///< observed queries, unbiased form
 };
 
-/// Numbers of some heads of a report, by index.
+/// Summarizes the heads of a report with these indices.
 group_summary summarize_heads(const model_report& report, std::string name, const std::vector<std::size_t>& heads);
 
-/// Numbers of each of `head_groups`: all heads, then RoPE and NoPE layers apart where the model has both.
+/// Summarizes each of `head_groups`: all heads, then RoPE and NoPE layers apart if the model has both.
 std::vector<group_summary> summarize_model(const model_report& report);
 
-/// Errors that drawing pairs adds to the means of `summarize` over a `sampled` profile: 0 where all pairs were used.
+/// Errors that drawing pairs adds to the means of `summarize` over a `sampled` profile: 0 if all pairs were used.
 struct summary_sampling_errors {
   double overall = 0, first20 = 0, last20 = 0, drop = 0;
 };
 
-/// Which key of a pair the model lets win, and whether the bias of the rotation agrees (4.6: a positive bias strength
-/// favours later keys).
+/// The key of a pair that the model lets win, and whether the bias of the rotation agrees (4.6: a positive bias
+/// strength favours later keys).
 struct later_key_summary {
   double bias_strength = 0;
   estimate later_wins;           ///< mean P(later key wins) over the query buckets, weighted as in `summarize`
-  estimate favoured_wins;        ///< the same of the key that the bias favours; null without a bias
-  estimate agreeing_share;       ///< share of the query buckets, by weight, where that is above 1/2
+  estimate favoured_wins;        ///< the same for the key that the bias favours; NaN without a bias
+  estimate agreeing_share;       ///< share of the query buckets, by weight, in which that is above 1/2
   std::optional<bool> agrees{};  ///< whether `favoured_wins` is above 1/2
 };
 
-/// `context_length` in tokens.
+/// Computes the sampling errors of a profile; `context_length` in tokens.
 summary_sampling_errors sampling_errors(const plasticity_profile_result& p, index_t context_length,
                                         bucket_weight by = bucket_weight::queries);
 
-/// From a profile with terms. Throws `error` if it has none.
+/// Summarizes a profile with terms. Throws `error` if it has no terms.
 later_key_summary later_keys(const plasticity_profile_result& profile, double bias_strength, index_t context_length,
                              bucket_weight by = bucket_weight::queries);
 
-/// From a head's headline profile. Throws `error` if it has none.
+/// Summarizes a head's headline profile. Throws `error` if it has no terms.
 later_key_summary later_keys(const head_report& head, index_t context_length);
 
 }  // namespace qkgeom

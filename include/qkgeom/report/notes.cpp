@@ -11,7 +11,7 @@ namespace qkgeom {
 
 namespace {
 
-/// x with one decimal.
+/// Writes x with one decimal.
 std::string one_decimal(double x) {
   const auto tenths = static_cast<index_t>(10 * x + 0.5);
   return std::to_string(tenths / 10) + '.' + std::to_string(tenths % 10);
@@ -27,7 +27,7 @@ void note_rope_stage(const capture_manifest& manifest, std::vector<report_note>&
                    "before the rotary embedding"});
 }
 
-/// Heads whose queries or keys are fewer than their dimensions, unless moments of every token stand behind them.
+/// Notes heads with fewer queries or keys than dimensions, unless the report has moments of every token.
 void note_rows(const model_report& report, index_t head_dim, std::vector<report_note>& notes) {
   if (report.moment_tokens > 0) return;
   const auto short_of_rows = [&](const head_report& h) { return std::min(h.queries, h.keys) < head_dim; };
@@ -43,7 +43,7 @@ void note_rows(const model_report& report, index_t head_dim, std::vector<report_
                    "fewer rows than dimensions"});
 }
 
-/// Query buckets with a value from few queries, in the head that has most of them.
+/// Notes query buckets with a value from few queries, in the head that has most of them.
 void note_queries(const model_report& report, std::vector<report_note>& notes) {
   index_t most = 0;
   for (const auto& h : report.heads) {
@@ -75,7 +75,7 @@ void note_positions(const position_range& rows, index_t context_length, std::vec
                      "rows end at position " + last + " of " + length});
 }
 
-/// The field that qkgeom capture writes where documents are cut beyond what the model was made for.
+/// Notes documents that are cut beyond the model's context, from the field that qkgeom capture writes.
 void note_model_context(const capture_manifest& manifest, std::vector<report_note>& notes) {
   const auto made_for = manifest.extra.find("model_context");
   if (made_for == manifest.extra.end() || !made_for->is_number_integer()) return;
@@ -86,7 +86,7 @@ void note_model_context(const capture_manifest& manifest, std::vector<report_not
                    "model made for " + tokens + " tokens"});
 }
 
-/// The field that qkgeom capture writes where a scaling of the rotary embedding does nothing in so short a context.
+/// Notes a scaling of the rotary embedding that is idle in this context, from the field that qkgeom capture writes.
 void note_idle_scaling(const capture_manifest& manifest, std::vector<report_note>& notes) {
   const auto from = manifest.extra.find("rope_scaling_from");
   if (from == manifest.extra.end() || !from->is_number_integer()) return;
@@ -104,7 +104,7 @@ void note_soft_cap(const capture_manifest& manifest, std::vector<report_note>& n
                    ""});
 }
 
-/// Captures of the same texts, by the hash that qkgeom capture writes; that of a part is of the texts of all parts.
+/// Notes captures of the same texts, by the hash that qkgeom capture writes; a part's is of the texts of all parts.
 void note_same_texts(const capture_set& source, std::vector<report_note>& notes) {
   std::map<std::string, std::string> seen;  // hash of the texts -> the first capture with it
   for (const auto& c : source.captures()) {

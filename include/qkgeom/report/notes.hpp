@@ -13,7 +13,7 @@
 
 namespace qkgeom {
 
-/// The first and the last position of rows, tokens.
+/// First and last position of rows, tokens.
 struct position_range {
   index_t first = std::numeric_limits<index_t>::max(), last = -1;
 
@@ -23,16 +23,16 @@ struct position_range {
 /// Limits below which an analysis gets a note.
 inline constexpr index_t documents_of_an_error = 3;      ///< fewer documents give no error
 inline constexpr index_t documents_of_a_fair_error = 5;  ///< fewer give a rough one
-inline constexpr index_t queries_of_a_fair_model = 10;   ///< of a query bucket
+inline constexpr index_t queries_of_a_fair_model = 10;   ///< per query bucket
 
-/// The note on errors over so few documents; none if they are enough.
+/// Returns the note on errors over too few documents; no value if they are enough.
 std::optional<report_note> note_on_documents(index_t documents);
 
-/// What is odd about captures and their analysis, one note for each kind that applies; the names are listed in
-/// docs/formats.md. `rows`: the positions that the captures hold.
+/// Returns the notes on captures and their analysis, one for each kind that applies; docs/formats.md lists the names.
+/// `rows`: the positions that the captures hold.
 std::vector<report_note> notes_of(const capture_set& source, const model_report& report, const position_range& rows);
 
-/// notes.csv: a row per note, with the name of what it is about in front: a model, or a label of it.
+/// Returns notes.csv: a row per note, after the name of its subject: a model, or a label of it.
 table notes_table(const std::vector<std::pair<std::string, std::vector<report_note>>>& models);
 
 }  // namespace qkgeom

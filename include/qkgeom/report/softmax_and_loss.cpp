@@ -37,7 +37,7 @@ softmax_cells cells_of_head(const softmax_sums& s, index_t head) {
   return cells;
 }
 
-/// Share of the bucket's positions that lie in the bin of distances, as the first token of their documents does.
+/// Returns the share of the bucket's positions in the bin of distances, as the first token of a document lies there.
 double share_in_bin(const bucket_edges& buckets, index_t bucket, const bucket_edges& distances, index_t bin) {
   const index_t low = std::max(buckets.start(bucket), distances.start(bin)),
                 high = std::min(buckets.end(bucket), distances.end(bin));
@@ -45,7 +45,7 @@ double share_in_bin(const bucket_edges& buckets, index_t bucket, const bucket_ed
          static_cast<double>(buckets.end(bucket) - buckets.start(bucket));
 }
 
-/// Means over the buckets [range.first, range.second).
+/// Computes means over the buckets [range.first, range.second).
 softmax_means means_of(softmax_cells& cells, const softmax_report& report, std::pair<index_t, index_t> range) {
   const bucket_edges& distances = report.distances;
   softmax_means m;
@@ -80,7 +80,7 @@ softmax_means means_of(softmax_cells& cells, const softmax_report& report, std::
   return m;
 }
 
-/// Puts the means of these cells into a row.
+/// Fills a row with the means of these cells.
 void fill(softmax_row& row, softmax_cells& cells, const softmax_report& report) {
   const bucket_edges& buckets = report.buckets;
   const auto means = [&](std::pair<index_t, index_t> range) { return means_of(cells, report, range); };
@@ -90,7 +90,7 @@ void fill(softmax_row& row, softmax_cells& cells, const softmax_report& report) 
   row.last20 = means(buckets_between(buckets, 0.8, 2));
 }
 
-/// A row of softmax.csv, and with a bin of distances of softmax_distance.csv.
+/// A row of softmax.csv, or with a bin of distances of softmax_distance.csv.
 struct bucket_row {
   const softmax_report& report;
   const softmax_row& of;

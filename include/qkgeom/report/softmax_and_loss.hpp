@@ -14,23 +14,23 @@
 
 namespace qkgeom {
 
-/// Distances below this count as near, tokens; a power of 2, where bins of distance begin.
+/// Distances below this count as near, tokens; a power of 2, since bins of distance begin at these.
 inline constexpr index_t near_tokens = 64;
 
 /// Means over the queries of a stretch of the context; errors are a jackknife over documents.
 struct softmax_means {
-  double queries = 0;              ///< over documents, and over heads where there are several
+  double queries = 0;              ///< over documents, and over heads if there are several
   std::array<estimate, 3> first;   ///< attention mass on the document's first 1, 4, 64 tokens
-  estimate near, entropy;          ///< mass on the last `near_tokens`, the query's own included; nats
+  estimate near, entropy;          ///< mass on the last `near_tokens`, the query itself included; nats
   std::vector<estimate> distance;  ///< mass by distance
-  /// The same without the document's first token, over the buckets after the first, in which it stands as far back as
-  /// the query's position. Where a bucket's positions fall into several bins, its mass there is split by their number;
-  /// that is exact where buckets are as wide as a power of 2.
+  /// Mass by distance without the document's first token, over the buckets after the first, where the distance of that
+  /// token is the query's position. If a bucket's positions fall into several bins, its mass there is split by their
+  /// number; that is exact for buckets as wide as a power of 2.
   std::vector<estimate> distance_rest;
 };
 
-/// Where the attention of one head, or of a group of heads, goes: for queries of each bucket, of the whole context, and
-/// of the buckets whose middle lies in its first and in its last fifth.
+/// Attention of one head, or of a group of heads, for queries of each bucket, of the whole context, and of the buckets
+/// whose middle lies in its first and in its last fifth.
 struct softmax_row {
   std::string group{};  ///< all, rope or nope; empty: one head
   index_t layer = -1, q_head = -1;
@@ -43,18 +43,18 @@ struct softmax_row {
 /// The softmax of a model's captured heads.
 struct softmax_report {
   bucket_edges buckets, distances;
-  std::vector<softmax_row> groups;  ///< all, and rope and nope where the model has both
+  std::vector<softmax_row> groups;  ///< all, and rope and nope if the model has both
   std::vector<softmax_row> heads;   ///< by layer, then query head
 };
 
-/// Where attention goes, by head and bucket of queries; none unless every capture holds it over the same buckets. Reads
-/// one layer at a time. A group's means are over the queries of all its heads.
+/// Computes attention by head and bucket of queries; no value unless every capture holds it over the same buckets.
+/// Reads one layer at a time. A group's means are over the queries of all its heads.
 std::optional<softmax_report> softmax_of(const capture_set& source);
 
-/// softmax.csv: a row per group or head and query bucket.
+/// Returns softmax.csv: a row per group or head and query bucket.
 table softmax_table(const softmax_report& report);
 
-/// softmax_distance.csv: a row per group or head, query bucket and bin of distances that some of its queries have.
+/// Returns softmax_distance.csv: a row per group or head, query bucket and bin of distances that its queries have.
 table softmax_distance_table(const softmax_report& report);
 
 /// -ln p of the next token by the position that predicts it: means over the tokens of each bucket, of the whole
@@ -63,15 +63,15 @@ struct loss_report {
   bucket_edges buckets;
   std::vector<estimate> loss{};          ///< (buckets) nats per token
   std::vector<double> tokens{};          ///< (buckets) predicted tokens
-  std::vector<std::size_t> documents{};  ///< (buckets) documents that have some
+  std::vector<std::size_t> documents{};  ///< (buckets) documents with predicted tokens
   estimate overall{}, first20{}, last20{};
   double all_tokens = 0;
 };
 
-/// The losses that captures hold; none unless all of them do, over the same buckets.
+/// Computes the losses of captures; no value unless all captures hold them, over the same buckets.
 std::optional<loss_report> loss_of(const capture_set& source);
 
-/// loss.csv: a row per bucket of positions.
+/// Returns loss.csv: a row per bucket of positions.
 table loss_table(const loss_report& report);
 
 }  // namespace qkgeom

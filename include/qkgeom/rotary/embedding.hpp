@@ -41,7 +41,7 @@ struct rope_description {
   std::optional<long_scaling> longrope{};
   index_t scaled_context = 0;  ///< tokens that the scaling stretches the embedding to; 0: no scaling
 
-  /// Whether the frequencies depend on a document's length.
+  /// Returns whether the frequencies depend on a document's length.
   bool by_length() const { return dynamic || longrope; }
   const char* style() const { return interleaved ? "interleaved" : "half"; }
 };

@@ -49,7 +49,7 @@ inline row_rotation rotation_between(const captured_rope* applied, const capture
 /// Rotates the planes of vectors (d) and scales them by a factor. Coordinates outside the planes stay.
 class vector_rotation {
  public:
-  /// The rotation of `rope` by a number of tokens, which need not be whole, without its attention factor.
+  /// Rotates as `rope` does over a number of tokens, which need not be whole, without its attention factor.
   vector_rotation(const captured_rope& rope, double tokens)
       : vector_rotation(rotation_between(nullptr, rope).planes, 1, 0, tokens) {}
 

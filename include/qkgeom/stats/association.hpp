@@ -37,7 +37,7 @@ inline std::vector<double> mid_ranks(const std::vector<double>& x) {
 /// Association of x with y in any order of its rows, prepared once for many orders (permutation tests).
 class ordered_association {
  public:
-  /// x and y are (n). Throws `error` if they differ in length or a value is not finite.
+  /// Takes x and y, both (n). Throws `error` if they differ in length or a value is not finite.
   ordered_association(association kind, const std::vector<double>& x, const std::vector<double>& y) : kind_(kind) {
     require(x.size() == y.size(), "an association needs as many x as y, not ", x.size(), " and ", y.size());
     for (const auto* values : {&x, &y})

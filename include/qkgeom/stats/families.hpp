@@ -94,7 +94,7 @@ struct family_separation {
   double in_order = 0;          ///< share of these pairs in the stated order; a tie counts one half
   bool overlap = false;         ///< true if a pair is in the opposite order
   permutation_test order{};     ///< test of `in_order` (Jonckheere and Terpstra), one-sided, permuting families
-  permutation_test variance{};  ///< one-sided test of the share of x's variance between families, permuted likewise
+  permutation_test variance{};  ///< one-sided test of the share of x's variance between families, permuting families
 };
 
 /// Tests the order of families; `order` lists them from low x to high, x and family are (n). Throws `error` if `order`

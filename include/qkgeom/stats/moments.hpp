@@ -110,8 +110,8 @@ inline layer_moments merge(layer_moments a, const layer_moments& b) {
   return a;
 }
 
-/// Whether every edge of `coarse` is an edge of `fine` and the last edges are equal, so that moments over `fine` merge
-/// into those over `coarse`.
+/// Returns whether every edge of `coarse` is an edge of `fine` and the last edges are equal, so that moments over
+/// `fine` merge into moments over `coarse`.
 inline bool refines(const bucket_edges& fine, const bucket_edges& coarse) {
   const auto &f = fine.edges(), &c = coarse.edges();
   return !c.empty() && !f.empty() && f.back() == c.back() && std::includes(f.begin(), f.end(), c.begin(), c.end());

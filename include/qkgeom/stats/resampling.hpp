@@ -80,7 +80,7 @@ inline bootstrap_interval bootstrap_association(association kind, const std::vec
   });
 }
 
-/// Returns the range of the association of x and y, both (n), without one row each; NaN if none. Throws if n < 3.
+/// Returns the range of the association of x and y (n) without one row each; NaN without a value. Throws if n < 3.
 inline leave_one_out_range leave_one_out(association kind, const std::vector<double>& x, const std::vector<double>& y) {
   require(x.size() >= 3, "leaving one row out needs three or more, not ", x.size());
   constexpr double none = std::numeric_limits<double>::quiet_NaN();

@@ -109,8 +109,8 @@ class memory_pool {
     check(cudaDeviceSynchronize(), "waiting for the device");
     check(cudaMemPoolTrimTo(get(), 0), "cudaMemPoolTrimTo");
   }
-  /// Whether the device itself reads host memory that is not page-locked, by the host's page tables, so that a copy may
-  /// read it after the call. Otherwise the driver stages such memory before the call returns.
+  /// Returns whether the device reads host memory that is not page-locked by the host's page tables, so that a copy may
+  /// read it after the call. Otherwise the driver stages this memory before the call returns.
   bool reads_pageable_memory() const { return reads_pageable_memory_; }
 
  private:

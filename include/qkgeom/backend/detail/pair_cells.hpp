@@ -48,7 +48,7 @@ struct heatmap_cells {
     if (found < 0) return {};
     const auto i = static_cast<double>(t_i), row = static_cast<double>(at.row),
                back = static_cast<double>(found - at.row * width);
-    // Keys within 1/4 of the next cell are left to cell_of, so that rounding moves none.
+    // Leaves keys within 1/4 of the next cell to cell_of, so that rounding moves no key.
     const double of_row = i + (row + 1) * cell - 1, of_column = 2 * (tau - back * cell) - i - 0.25;
     constexpr double most = std::numeric_limits<std::int32_t>::max();
     const double last = of_row < of_column ? of_row : of_column;

@@ -13,7 +13,7 @@
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/random.hpp"
 
-/// What all backends share about pair sums: drawn pairs, checks of keys and weights, empty results.
+/// Pair sums of all backends: drawn pairs, checks of keys and weights, empty results.
 namespace qkgeom::backend {
 
 /// Returns a power of two near 1 / sqrt(mean_square), which brings values to order 1 without rounding them.
@@ -22,7 +22,7 @@ QKGEOM_HD inline double unit_scale(double mean_square) {
   return std::ldexp(1.0, -std::ilogb(mean_square) / 2);
 }
 
-/// Whether products of four values of this size (two of keys, two of queries) stay within f32; else f64 is used.
+/// Returns whether products of four values of this size (two of keys, two of queries) fit f32; else f64 is used.
 inline bool f32_holds(double largest) {
   constexpr int range = 20;
   return !(largest > 0) || std::abs(std::ilogb(largest)) <= range;
@@ -54,7 +54,7 @@ inline constexpr index_t most_grid_keys = 256;
 QKGEOM_HD inline index_t grid_keys(index_t n) { return n < most_grid_keys ? n : most_grid_keys; }
 QKGEOM_HD inline index_t grid_key(index_t j, index_t n) { return j * n / grid_keys(n); }
 
-/// What is subtracted from each key: its group's mean, or the `grid_centre` near it.
+/// The centre that is subtracted from each key: its group's mean, or the `grid_centre` near it.
 enum class key_centre { mean, on_grid };
 
 /// Rounds the mean of one coordinate of keys in [low, high] to a grid between a 512th and a 256th of their range. A key

@@ -7,7 +7,7 @@ namespace qkgeom {
 
 namespace detail::cache_rounding {
 
-/// Return a b and a + b rounded to single precision; f64 keeps compilers from fusing the two.
+/// Returns a b rounded to single precision, as `sum` returns a + b; f64 keeps compilers from fusing the two.
 QKGEOM_HD inline float product(float a, float b) {
   return static_cast<float>(static_cast<double>(a) * static_cast<double>(b));
 }

@@ -10,7 +10,7 @@ namespace qkgeom {
 
 namespace detail {
 
-/// Returns the cell of query bucket b and the key groups `members`; keeps the sums of all `documents` (0: none).
+/// Returns the cell of query bucket b and the key groups `members`; keeps the sums of all `documents` (0: no sums).
 inline profile_bucket table_cell(const query_model& model, index_t b, const bucketed_keys& keys,
                                  const std::vector<index_t>& members, const pair_sums& sums, bool documents_weigh_same,
                                  std::size_t documents) {

@@ -114,7 +114,7 @@ struct pair_decay {
   std::vector<double> plasticity;  ///< (buckets of the pair)
 
   double bound(double t) const { return std::exp(-gamma * gamma * t * t / 8); }
-  /// Whether t, in bucket b of the pair, is past T_0 and the plasticity exceeds the bound by more than rounding.
+  /// Returns whether t, in the pair's bucket b, is past T_0 and the plasticity exceeds the bound beyond rounding.
   bool breaks(double t, std::size_t b) const { return t >= t_0 && plasticity[b] > bound(t) * (1 + 1e-12); }
 };
 

@@ -17,7 +17,7 @@ namespace qkgeom::cpu {
 /// Sums over rows of bf16, in any storage type, about a shift s by products of 16-bit integers, which cost a fourth of
 /// products in f64. A block of rows has one unit per column, a power of two: x - s = n unit + rest, |n| < 2^15. Sums of
 /// n n' over the block fit into 32 bits, so they are exact. The rest is 0 unless x is some hundred times smaller than
-/// the column is wide (its 8 bits reach below the unit); such rests, about 2 % of the values, are added separately.
+/// the column is wide (its 8 bits reach below the unit); nonzero rests, about 2 % of the values, are added separately.
 class bf16_scatter {
  public:
   static constexpr index_t most_rows = 64, least_rows = 16;

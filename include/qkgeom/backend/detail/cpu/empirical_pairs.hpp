@@ -64,7 +64,7 @@ class observed_scores {
  private:
   typedef std::int16_t place_lanes __attribute__((vector_size(simd_bytes)));
   typedef std::uint16_t distance_lanes __attribute__((vector_size(simd_bytes)));
-  typedef std::int16_t few_places __attribute__((vector_size(2 * lanes<F>)));  // as many as lanes<F>
+  typedef std::int16_t few_places __attribute__((vector_size(2 * lanes<F>)));  // lanes<F> places
   static constexpr int step = simd_bytes / 2;                                  // places of a vector
   // AVX-512 compares into masks, which costs more than differences; 16 bits hold the differences of 2^15 places.
   static constexpr bool by_difference = simd_bytes == 64;

@@ -9,7 +9,7 @@
 
 namespace qkgeom::cpu {
 
-/// What small groups need of one problem for any keys: its distributions as F, in reflected coordinates.
+/// One problem as small groups use it, for any keys: its distributions as F, in reflected coordinates.
 template <class F>
 struct small_problem {
   struct query_bucket {

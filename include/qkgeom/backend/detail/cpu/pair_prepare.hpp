@@ -165,7 +165,7 @@ struct weighted_sums {
   }
 };
 
-/// Where a task adds its sums: the sums of its groups, which no other task writes, and a heatmap of its own.
+/// Destination of a task's sums: its groups' sums, which no other task writes, and the task's heatmap.
 struct pair_sink {
   pair_sums* sums;
   const keys_by_document* groups;
@@ -182,7 +182,7 @@ struct pair_sink {
         heat_sum(s.heatmap_sum.size()),
         heat_weight(s.heatmap_sum.size()) {}
 
-  /// Whether only sums are wanted and every pair counts 1.
+  /// Returns whether only sums are wanted and every pair counts 1.
   bool simple() const { return !request->weight && request->heatmap_cell == 0; }
 
   /// Returns the weight of keys i < j of the group, both in `range`. Throws unless it is finite and at least 0.

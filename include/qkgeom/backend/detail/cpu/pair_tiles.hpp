@@ -174,11 +174,11 @@ struct gram_tile {
 template <class F>
 class heat_runs {
  public:
-  /// `position` holds the keys' positions (tokens).
+  /// Takes the positions of the keys (tokens) and of the query, `tau`.
   heat_runs(pair_sink& sink, const std::int32_t* position, double tau) : sink_(sink), t_(position), tau_(tau) {}
   ~heat_runs() { flush(); }
 
-  /// Returns the cell that all pairs of keys [i, i + rows) with later keys [j, j + columns) share; -1 if there is none.
+  /// Returns the cell that all pairs of keys [i, i + rows) with later keys [j, j + columns) share, or -1 without one.
   index_t shared_cell(index_t i, index_t rows, index_t j, index_t columns) const {
     const std::int32_t *const a = t_ + i, *const b = t_ + j;
     const index_t cell = cell_of(a[0], b[0]);  // at the ends of all distances and of all middles

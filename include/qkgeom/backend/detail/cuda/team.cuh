@@ -61,7 +61,7 @@ struct device_team {
 #endif
   }
 
-  /// ldmatrix: each warp reads four 8 x 8 matrices of bf16. Lane l passes the address of row l % 8 of matrix l / 8. As
+  /// Loads four 8 x 8 matrices of bf16 per warp (ldmatrix). Lane l passes the address of row l % 8 of matrix l / 8. As
   /// word m it gets columns l % 4 * 2 and the next of row l / 4 of matrix m.
   template <class Row>
   QKGEOM_HD void load_matrices([[maybe_unused]] per_thread<tile::fragment>& x, [[maybe_unused]] const Row& row) const {
@@ -73,7 +73,7 @@ struct device_team {
                  : "r"(address));
 #endif
   }
-  /// mma: register tile (m, n) of g += a (16 x 16) b (8 x 16)'; b is words 2 half and 2 half + 1.
+  /// Adds a (16 x 16) b (8 x 16)' to register tile (m, n) of g (mma); b is words 2 half and 2 half + 1.
   QKGEOM_HD void multiply([[maybe_unused]] per_thread<tile::products>& g, [[maybe_unused]] int m,
                           [[maybe_unused]] int n, [[maybe_unused]] const per_thread<tile::fragment>& a,
                           [[maybe_unused]] const per_thread<tile::fragment>& b, [[maybe_unused]] int half) const {

@@ -29,8 +29,8 @@ struct gather_queries {
   }
 };
 
-/// Sums over pairs under observed queries, in f32. A launch takes as many query buckets of as many heads as `scratch`
-/// bytes of scores hold: matrix products give the scores, then one program runs over all tiles.
+/// Sums over pairs under observed queries, in f32. A launch takes the query buckets and heads whose scores fit
+/// `scratch` bytes: matrix products give the scores, then one program runs over all tiles.
 template <class Launcher, class T, memory_space S>
 class tile_observed {
   using device_type = std::remove_cvref_t<decltype(std::declval<const Launcher&>().device())>;
@@ -49,7 +49,7 @@ class tile_observed {
         d_(k.dim),
         most_queries_(static_cast<index_t>(scratch / sizeof(float)) / std::max<index_t>(1, groups_.n)) {}
 
-  /// Whether the tile programs take the rows in this precision (default: `usual_precision`).
+  /// Returns whether the tile programs take the rows in this precision (default: `usual_precision`).
   static bool takes(const device_type& device, const tensor_view<const T, S>& q, const tensor_view<const T, S>& k,
                     std::optional<pair_precision> precision) {
     return precision.value_or(usual_precision<T>) == pair_precision::f32 && f32_holds(device, q) &&

@@ -10,8 +10,8 @@
 
 namespace qkgeom::thrust_kernels {
 
-/// Sums over all pairs, in f32. A launch takes as many query buckets of as many heads as `scratch` bytes hold, with
-/// their keys and sums. `split`: two bf16 per value, else one; with a weight or terms always two.
+/// Sums over all pairs, in f32. A launch takes the query buckets and heads whose keys and sums fit `scratch` bytes.
+/// `split`: two bf16 per value, else one; with a weight or terms always two.
 template <class Launcher, class T, memory_space S>
 class tile_pairs {
   using device_type = std::remove_cvref_t<decltype(std::declval<const Launcher&>().device())>;
@@ -32,7 +32,7 @@ class tile_pairs {
         document_(launcher.device().copy(documents_of(groups))),
         keys_(launcher.device(), k, groups_) {}
 
-  /// Whether the tile programs take the request. Keys and scores are brought to order 1 in f64, terms are not.
+  /// Returns whether the tile programs take the request. Keys and scores are brought to order 1 in f64, terms are not.
   static bool takes(const device_type& device, const tensor_view<const T, S>& k,
                     const std::vector<pair_problem>& problems, const pair_request& request, bool weighted) {
     if (request.sample.pairs > 0 || request.precision.value_or(usual_precision<T>) != pair_precision::f32) return false;
@@ -110,7 +110,7 @@ class tile_pairs {
     }
   }
 
-  /// Adds terms by cell from sums by group, for as many problems at a time as `scratch` holds.
+  /// Adds terms by cell from sums by group, for the problems that fit `scratch` at a time.
   template <class Weight>
   void add_with_cells(index_t width, const Weight& weight, std::vector<pair_sums>& results) {
     const auto& device = launcher_.device();

@@ -17,7 +17,7 @@ struct bucket_draws {
   double weight;  ///< admissible pairs per taken pair
 };
 
-/// Finds draw `slot` of each bucket: keys `left` and `right`, in the order of the groups, and their group; -1 if none.
+/// Finds draw `slot` of each bucket: keys `left` and `right`, in the order of the groups, and their group, or -1.
 struct draw_keys {
   const bucket_draws* buckets;
   const std::int64_t* before;  ///< (sets, groups + 1) pairs in earlier groups

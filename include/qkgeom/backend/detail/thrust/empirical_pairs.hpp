@@ -44,7 +44,7 @@ struct observed_function {
   }
 };
 
-/// Adds the sums of one query bucket, over as many groups at a time as there is memory for their scores.
+/// Adds the sums of one query bucket, over the groups whose scores fit the memory at a time.
 template <class F, class Device, class T, memory_space S>
 void add_observed_bucket(const Device& device, const device_keys<Device>& groups, const tensor_view<const T, S>& q,
                          const empirical_problem& problem, index_t bucket, const double* y, pair_sums& to) {

@@ -23,7 +23,7 @@ struct size_of_value {
   }
 };
 
-/// Whether f32 holds what pair kernels compute from a tensor's values; NaNs do not count.
+/// Returns whether f32 holds the values that pair kernels compute from a tensor; NaNs do not count.
 template <class Device, class T, memory_space S>
 bool f32_holds(const Device& device, const tensor_view<const T, S>& x) {
   return backend::f32_holds(thrust::transform_reduce(

@@ -48,7 +48,7 @@ struct add_products {
 };
 
 /// Second moments by batched f64 products over chunks of rows of several heads, which are added in a fixed order. The
-/// device works on the next heads while the host takes those before. The launcher has
+/// device works on the next heads while the host takes earlier ones. The launcher has
 ///   multiply(batch, width, rows, x, products): products (batch, width, width) = x' x of each x (rows, width)
 ///   start_copy(slot, from, n): starts to copy n doubles to the host; slot is 0 or 1
 ///   copied(slot): waits for that copy; its values, which stay until the slot's next one

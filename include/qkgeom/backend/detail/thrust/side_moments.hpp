@@ -83,7 +83,7 @@ struct segment_mean {
 template <class Device>
 class segment_averages {
  public:
-  /// `offset` is a host copy of row_segments::offset.
+  /// Takes a host copy of row_segments::offset.
   segment_averages(const Device& device, const std::vector<index_t>& offset)
       : first_chunk_(device.copy(chunks_of(offset))) {
     for (std::size_t s = 1; s < offset.size(); ++s) chunks_ += chunks_in(offset[s] - offset[s - 1]);
@@ -321,7 +321,7 @@ inline row_moments total_moments(const scatter_layout& layout, const segment_fac
 }
 
 /// See cpu_context::moments. Takes two passes: means about a first row, then second moments about the means by
-/// `scatter_of`, such as scatter_by_loops.
+/// `scatter_of`, for example scatter_by_loops.
 template <class Device, class T, memory_space S, class Scatter, class ForEach>
 std::vector<side_moments> moments(const Device& device, const Scatter& scatter_of, ForEach&& for_each, const char* side,
                                   const tensor_view<const T, S>& x, const vector_view<const std::int32_t, S>& position,

@@ -282,7 +282,7 @@ struct pair_tiles {
   }
 
   /// Calls add(c, x) for each pair of half a row that has a cell, x from `of_pairs` (tile_side, heat_row). Pairs come
-  /// in runs of one cell; flush(cell) ends each run but the last, whose cell is returned, -1 if there is none.
+  /// in runs of one cell; flush(cell) ends each run but the last, whose cell is returned, or -1 without pairs.
   template <class Add, class Flush>
   QKGEOM_HD index_t each_run(const float* of_pairs, const shared_values& side, const placed_tile& tile, double tau,
                              int t, const Add& add, const Flush& flush) const {

@@ -4,7 +4,7 @@
 #include "qkgeom/backend/detail/tiles/tile_plan.hpp"
 #include "qkgeom/backend/detail/tiles/tile_team.hpp"
 
-/// What all tile programs share: which keys a tile holds, and where its sums go.
+/// Parts of all tile programs: the keys that a tile holds, and the place of its sums.
 namespace qkgeom::tile {
 
 /// The pair tiles of a launch, over the same n keys under each query bucket.
@@ -65,7 +65,7 @@ struct admitted_keys {
     const int after = tile.i0 == tile.j0 ? r + 1 : 0;
     return {after > from ? after : from, end[r] < to ? end[r] : to};
   }
-  /// Whether all rows and columns make pairs. The first row shows it, since keys of one range lie together.
+  /// Returns whether all rows and columns make pairs. The first row shows it, since keys of one range lie together.
   QKGEOM_HD bool are_all(const placed_tile& tile) const { return tile.i0 != tile.j0 && end[0] == tile_side; }
 };
 

@@ -45,7 +45,7 @@ QKGEOM_HD inline const tile_span& span_of(const tile_span* spans, const std::int
   return spans[low];
 }
 
-/// Returns the number, within a span, of the range that admits a key; -1 if none does.
+/// Returns the number, within a span, of the range that admits a key, or -1.
 QKGEOM_HD inline std::int32_t range_of(const tile_span& span, const group_range* ranges, index_t key) {
   std::int32_t low = 0, high = span.ranges;
   while (high - low > 1) {

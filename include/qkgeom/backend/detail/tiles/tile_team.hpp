@@ -49,7 +49,7 @@ struct doubtful_row {
   unsigned doubtful;
 };
 
-/// A thread's addition to the two numbers at `place`; none if that is negative.
+/// A thread's addition to the two numbers at `place`; a negative place means no addition.
 struct joined {
   long long place;
   unsigned long long sum, weight;
