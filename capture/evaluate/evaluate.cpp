@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <numeric>
 #include <ostream>
 
@@ -78,16 +79,30 @@ std::vector<condition> all_conditions(const evaluation_options& options, const d
   return conditions;
 }
 
+/// A row of condition_loss.csv.
+struct stretch_loss {
+  std::string condition, document;
+  index_t start, end, tokens;
+  double loss;
+};
+
+/// A row of condition_probes.csv.
+struct probe_answer {
+  std::string condition;
+  const probe* of;
+  index_t asked, right;
+};
+
 class evaluation {
  public:
   evaluation(forward_pass& model, const evaluation_input& input, index_t bucket, index_t batch_tokens,
-             const std::filesystem::path& out)
+             std::function<void(const stretch_loss&)> loss, std::vector<probe_answer>& answers)
       : model_(model),
         input_(input),
         bucket_(bucket),
         batch_tokens_(batch_tokens),
-        loss_(out / "condition_loss.csv", {"condition", "document", "start", "end", "tokens", "loss"}),
-        probes_(out / "condition_probes.csv", {"condition", "probe", "distance", "trial", "asked", "right"}) {
+        loss_(std::move(loss)),
+        answers_(answers) {
     for (const auto& d : input.documents) ids_.push_back(d.second);
     for (const auto& p : input.probes) ids_.push_back(p.ids);
     for (const auto& ids : ids_) lengths_.push_back(static_cast<index_t>(ids.size()));
@@ -104,11 +119,6 @@ class evaluation {
     }
   }
 
-  void commit() {
-    loss_.commit();
-    probes_.commit();
-  }
-
  private:
   void add(const std::string& name, std::size_t number, const token_predictions& found) {
     const auto documents = input_.documents.size();
@@ -116,7 +126,7 @@ class evaluation {
     const probe& p = input_.probes[number - documents];
     // Token t is predicted at position t - 1.
     const auto right = std::accumulate(found.right.begin() + p.first - 1, found.right.end(), index_t{0});
-    probes_.row(name, p.kind, p.distance, p.trial, static_cast<index_t>(p.ids.size()) - p.first, right);
+    answers_.push_back({name, &p, static_cast<index_t>(p.ids.size()) - p.first, right});
   }
 
   /// Adds the losses of a document; the loss of token t + 1 counts at position t, where it is predicted.
@@ -125,7 +135,7 @@ class evaluation {
     for (index_t start = 0; start < n; start += bucket_) {
       const index_t end = std::min(start + bucket_, n);
       const double sum = std::accumulate(losses.begin() + start, losses.begin() + end, 0.0);
-      loss_.row(name, document, start, start + bucket_, end - start, sum / static_cast<double>(end - start));
+      loss_({name, document, start, start + bucket_, end - start, sum / static_cast<double>(end - start)});
     }
   }
 
@@ -134,7 +144,8 @@ class evaluation {
   index_t bucket_, batch_tokens_;
   std::vector<token_span> ids_;  // documents, then probes
   std::vector<index_t> lengths_;
-  csv_writer loss_, probes_;
+  std::function<void(const stretch_loss&)> loss_;
+  std::vector<probe_answer>& answers_;
 };
 
 }  // namespace
@@ -150,10 +161,28 @@ void evaluate_model(const evaluation_options& options, std::ostream& notes, cons
   model->check_output();
   const index_t bucket =
       options.bucket_size > 0 ? options.bucket_size : capture_manifest::sixteenth_of(prepared.manifest.context_length);
-  evaluation all(*model, input, bucket, options.capture.run.batch_tokens, options.capture.run.out);
+  std::vector<probe_answer> answers;
   progress bar("evaluate", input.tokens() * static_cast<index_t>(conditions.size()), "tokens");
-  for (const condition& c : conditions) all.run(c, bar);
-  all.commit();
+  table_columns<stretch_loss> losses;
+  losses.add("condition", "name of the condition; `none`: the model as it is", &stretch_loss::condition);
+  losses.add("document", "name of the document", &stretch_loss::document);
+  losses.add("start", "first position of the stretch from which the next token is predicted", &stretch_loss::start);
+  losses.add("end", "end of the stretch, excluded, tokens", &stretch_loss::end);
+  losses.add("tokens", "number of tokens predicted", &stretch_loss::tokens);
+  losses.add("loss", "mean of -ln p over the tokens, nats", &stretch_loss::loss);
+  write_csv(options.capture.run.out, "condition_loss.csv", std::move(losses).with_rows([&](const auto& f) {
+    evaluation all(*model, input, bucket, options.capture.run.batch_tokens, f, answers);
+    for (const condition& c : conditions) all.run(c, bar);
+  }));
+  table_columns<probe_answer> probes;
+  probes.add("condition", "name of the condition; `none`: the model as it is", &probe_answer::condition);
+  probes.of(&probe_answer::of)
+      .add("probe", "`copy`: random tokens that begin again; `lookup`: a record that is asked for again", &probe::kind)
+      .add("distance", "tokens between the two places", &probe::distance)
+      .add("trial", "number of the probe", &probe::trial);
+  probes.add("asked", "number of tokens that are asked for", &probe_answer::asked);
+  probes.add("right", "number of tokens asked for that the model finds likeliest", &probe_answer::right);
+  write_csv(options.capture.run.out, "condition_probes.csv", std::move(probes).with_rows(answers));
   bar.done();
 }
 

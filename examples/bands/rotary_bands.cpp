@@ -10,7 +10,6 @@
 #include "examples/common/labels.hpp"
 #include "examples/common/terminal.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/io/csv.hpp"
 #include "qkgeom/io/program.hpp"
 #include "qkgeom/report/columns.hpp"
 #include "qkgeom/stats/interval.hpp"
@@ -19,8 +18,14 @@ namespace qkgeom::examples {
 namespace {
 
 constexpr std::size_t n_bands = std::size(all_rotary_bands);
-constexpr const char* part_names[] = {"drop", "often", "about_once", "hardly", "rest"};
-constexpr const char* part_words[] = {"whole drop", "planes that turn often", "about once", "hardly", "rest"};
+/// AP_drop and its parts: column, its meaning, and words in figures.
+constexpr struct {
+  const char *name, *meaning, *words;
+} parts[] = {{"drop", "AP_drop under the first query model", "whole drop"},
+             {"often", "contribution of the planes that turn 4 times or more", "planes that turn often"},
+             {"about_once", "contribution of the planes that turn about once", "about once"},
+             {"hardly", "contribution of the planes that turn less than a quarter", "hardly"},
+             {"rest", "AP_drop with no plane turning: without the rotation", "rest"}};
 
 /// AP_drop of some heads, by part.
 std::vector<head_estimate> drop_causes_of(const band_study& found, const std::vector<std::size_t>& heads) {
@@ -55,76 +60,96 @@ std::vector<planes_of_head> planes_of_heads(const arguments& a, const capture_se
   return found;
 }
 
-void write_planes(const std::filesystem::path& path, const band_study& found) {
-  std::vector<std::string> names{"layer", "q_head", "k_head",          "plane",          "frequency",
-                                 "turns", "band",   "concentration_q", "concentration_k"};
-  add_estimate_names(names, "score_variance_share");
-  csv_writer csv(path, names);
-  for (std::size_t h = 0; h < found.heads.size(); ++h) {
-    const auto& head = found.whole.report.heads[h];
-    const auto& planes = found.heads[h];
-    const auto place = [&](auto plane) { csv.add(head.layer).add(head.q_head).add(head.k_head).add(plane); };
-    for (std::size_t p = 0; p < planes.frequency.size(); ++p) {
-      const double turns = turns_of(planes.frequency[p], found.whole.report.context_length);
-      const auto& share = planes.planes.planes[p];
-      place(p);
-      csv.add(planes.frequency[p]).add(turns).add(name_of(band_of(turns)));
-      csv.add(share.concentration_q).add(share.concentration_k);
-      add_estimate(csv, share.variance);
-      csv.end_row();
-    }
-    place("rest");
-    csv.add(0.0).add(0.0).add("none").add(NAN).add(NAN);
-    add_estimate(csv, planes.planes.rest);
-    csv.end_row();
-  }
-  csv.commit();
-}
-
-void write_scores(const std::filesystem::path& path, const band_study& found) {
-  std::vector<std::string> names{"layer", "q_head", "k_head", "rope", "start", "end", "pairs"};
-  add_estimate_names(names, "observed_logits");
-  names.push_back("predicted_logits");
-  csv_writer csv(path, names);
-  for (std::size_t h = 0; h < found.heads.size(); ++h) {
-    const auto& head = found.whole.report.heads[h];
-    const double scale = found.heads[h].score_scale;
-    for (const auto& b : found.heads[h].planes.distances) {
-      csv.add(head.layer).add(head.q_head).add(head.k_head).add(head.rope).add(b.start).add(b.end).add(b.pairs);
-      add_estimate(csv, estimate{b.observed.value * scale, b.observed.error * scale, b.observed.freedom});
-      csv.add(b.predicted * scale).end_row();
-    }
-  }
-  csv.commit();
-}
-
-void write_drops(const std::filesystem::path& path, const band_study& found) {
-  std::vector<std::string> names{"layer", "q_head", "k_head", "rope"};
-  for (const char* name : part_names) add_estimate_names(names, name);
-  csv_writer csv(path, names);
-  for (std::size_t h = 0; h < found.heads.size(); ++h) {
-    const auto& head = found.whole.report.heads[h];
-    csv.add(head.layer).add(head.q_head).add(head.k_head).add(head.rope);
-    for (const auto& e : drop_causes_of(found, {h})) add_estimate(csv, estimate{e.value, e.error, e.freedom});
-    csv.end_row();
-  }
-  csv.commit();
-}
-
-void write_plane_profiles(const std::filesystem::path& path, const band_study& found) {
-  csv_writer csv(path, {"layer", "q_head", "k_head", "plane", "start", "end", "plasticity", "standard_error",
-                        "plasticity_turning"});
-  for (const auto& s : found.still)
+void write_planes(output_folder& out, const band_study& found) {
+  struct plane {
+    const head_report* head;
+    table_field number;
+    double frequency, turns;
+    const char* band;
+    plane_share share;
+  };
+  auto c = head_columns<3, plane>(&plane::head);
+  c.add("plane", "number of the plane, fastest first; `rest`: the coordinates that nothing turns", &plane::number);
+  c.add("frequency", "radians per token", &plane::frequency).add("turns", "turns within the context", &plane::turns);
+  c.add("band", "`often` (4 turns or more), `about_once`, `hardly` (below a quarter), `none`", &plane::band);
+  const char* const meaning = "length of the mean over mean length before the rotation, 0 to 1: ";
+  c.of(&plane::share)
+      .add("concentration_q", meaning + std::string("queries"), &plane_share::concentration_q)
+      .add("concentration_k", meaning + std::string("keys"), &plane_share::concentration_k)
+      .add("score_variance_share", "covariance of the plane's score with the score over the score's variance",
+           &plane_share::variance);
+  out.write("planes.csv", std::move(c).with_rows([&](const auto& f) {
     for (std::size_t h = 0; h < found.heads.size(); ++h) {
-      if (s.plane >= found.heads[h].frequency.size()) continue;
-      const auto &head = s.report.heads[h], &rotating = found.whole.report.heads[h];
-      for (std::size_t b = 0; b < head.profiles.at(0).buckets.size(); ++b) {
-        const auto& bucket = head.profiles[0].buckets[b];
-        csv.row(head.layer, head.q_head, head.k_head, s.plane, bucket.start, bucket.end, bucket.plasticity,
-                bucket.standard_error, rotating.profiles[0].buckets[b].plasticity);
+      const auto* head = &found.whole.report.heads[h];
+      const auto& planes = found.heads[h];
+      for (std::size_t p = 0; p < planes.frequency.size(); ++p) {
+        const double turns = turns_of(planes.frequency[p], found.whole.report.context_length);
+        f(plane{head, field_of(p), planes.frequency[p], turns, name_of(band_of(turns)), planes.planes.planes[p]});
       }
+      f(plane{head, "rest", 0, 0, "none", {NAN, NAN, planes.planes.rest}});
     }
-  csv.commit();
+  }));
+}
+
+void write_scores(output_folder& out, const band_study& found) {
+  struct row {
+    const head_report* head;
+    double scale;
+    const distance_scores* bin;
+  };
+  auto c = head_columns<4, row>(&row::head);
+  add_stretch(c, "distances", &row::bin);
+  c.of(&row::bin).add("pairs", "number of drawn pairs of a query and a key at these distances",
+                      &distance_scores::pairs);
+  c.add("observed_logits", "mean score, logits", [](auto& r) {
+    const auto& e = r.bin->observed;
+    return estimate{e.value * r.scale, e.error * r.scale, e.freedom};
+  });
+  c.add("predicted_logits", "score of the mean query and the mean key, turned by the same pairs' distances, logits",
+        [](auto& r) { return r.bin->predicted * r.scale; });
+  out.write("score_by_distance.csv", std::move(c).with_rows([&](const auto& f) {
+    for (std::size_t h = 0; h < found.heads.size(); ++h)
+      for (const auto& b : found.heads[h].planes.distances)
+        f(row{&found.whole.report.heads[h], found.heads[h].score_scale, &b});
+  }));
+}
+
+void write_drops(output_folder& out, const band_study& found) {
+  struct row {
+    const head_report* head;
+    decltype(drop_causes_of(found, {})) causes;
+  };
+  auto c = head_columns<4, row>(&row::head);
+  for (std::size_t p = 0; p < std::size(parts); ++p)
+    c.add(parts[p].name, parts[p].meaning, [p](auto& r) { return estimate{r.causes[p].value, r.causes[p].error}; });
+  out.write("band_drops.csv", std::move(c).with_rows([&](const auto& f) {
+    for (std::size_t h = 0; h < found.heads.size(); ++h)
+      f(row{&found.whole.report.heads[h], drop_causes_of(found, {h})});
+  }));
+}
+
+void write_plane_profiles(output_folder& out, const band_study& found) {
+  struct row {
+    const head_report* head;
+    std::size_t plane;
+    const profile_bucket *still, *turning;
+  };
+  auto c = head_columns<3, row>(&row::head);
+  c.add("plane", "number of the plane that is held still, fastest first", &row::plane);
+  add_stretch(c, "query bucket", &row::still);
+  c.of(&row::still)
+      .add("plasticity", "mean over the bucket's pairs with the plane still", &profile_bucket::plasticity)
+      .add("standard_error", "standard error of plasticity over documents", &profile_bucket::standard_error);
+  c.of(&row::turning).add("plasticity_turning", "mean with every plane turning", &profile_bucket::plasticity);
+  out.write("plane_profiles.csv", std::move(c).with_rows([&](const auto& f) {
+    for (const auto& s : found.still)
+      for (std::size_t h = 0; h < found.heads.size(); ++h) {
+        if (s.plane >= found.heads[h].frequency.size()) continue;
+        const auto& still = s.report.heads[h].profiles.at(0).buckets;
+        for (std::size_t b = 0; b < still.size(); ++b)
+          f(row{&s.report.heads[h], s.plane, &still[b], &found.whole.report.heads[h].profiles[0].buckets[b]});
+      }
+  }));
 }
 
 step_figure drop_figure(const band_study& found) {
@@ -134,7 +159,7 @@ step_figure drop_figure(const band_study& found) {
                 " tokens; the parts add up to the drop; bars: 95 % intervals",
             "", "first fifth - last fifth"};
   f.joined = false;
-  f.steps.assign(std::begin(part_words), std::end(part_words));
+  for (const auto& p : parts) f.steps.emplace_back(p.words);
   constexpr colour colours[] = {palette::black, rope_colour, nope_colour};
   std::size_t g = 0;
   for (const auto& group : head_groups(found.whole.report.heads)) {
@@ -230,10 +255,10 @@ band_study find_bands(const arguments& a, const band_arguments& choice) {
 
 void write_bands(output_folder& out, const band_study& found) {
   write_notes(out, found.whole);
-  write_planes(out.table("planes.csv"), found);
-  write_scores(out.table("score_by_distance.csv"), found);
-  write_drops(out.table("band_drops.csv"), found);
-  if (!found.still.empty()) write_plane_profiles(out.table("plane_profiles.csv"), found);
+  write_planes(out, found);
+  write_scores(out, found);
+  write_drops(out, found);
+  if (!found.still.empty()) write_plane_profiles(out, found);
   draw(drop_figure(found), out.figure("band_drops"));
   draw(share_figure_of(found), out.figure("plane_shares"));
   draw(score_figure(found), out.figure("mean_scores"));
@@ -243,7 +268,8 @@ void print_bands(printer& out, const band_study& found) {
   print_capture(out, found.whole);
   out.heading("AP_drop by planes of the rotary embedding, mean over heads ± standard error over documents (" +
               std::string(name_of(found.covariance)) + " query model)");
-  std::vector<std::string> columns(std::begin(part_words), std::end(part_words));
+  std::vector<std::string> columns;
+  for (const auto& p : parts) columns.emplace_back(p.words);
   table t({"heads"}, columns);
   for (const auto& g : head_groups(found.whole.report.heads)) {
     std::vector<std::string> cells{words_for_heads(g)};

@@ -101,14 +101,21 @@ double mean_loss(const cache_condition& c) {
 }
 
 void write_losses(output_folder& out, const std::vector<comparison_of_losses>& compared) {
-  csv_writer csv(out.table("cache_losses.csv"), {"condition", "bits", "against", "documents", "loss", "difference",
-                                                 "difference_error", "low", "high"});
-  for (const auto& c : compared) {
-    const double half = half_width(c.difference);
-    csv.row(c.condition->name, c.condition->bits, c.against->name, c.condition->loss.size(), mean_loss(*c.condition),
-            c.difference.value, c.difference.error, c.difference.value - half, c.difference.value + half);
-  }
-  csv.commit();
+  using row = comparison_of_losses;
+  table_columns<row> c;
+  c.of(&row::condition)
+      .add("condition", "name of the condition", &cache_condition::name)
+      .add("bits", "mean bits per key value; of a table its budget", &cache_condition::bits);
+  c.of(&row::against)
+      .add("against", "condition that it is held against; `none`: the model as it is", &cache_condition::name)
+      .add("documents", "number of documents", [](auto& a) { return a.loss.size(); });
+  c.add("loss", "mean loss over documents, nats per token", [](auto& r) { return mean_loss(*r.condition); });
+  c.add("difference", "loss less that of `against`, paired by document, nats per token", &row::difference);
+  c.add("low", "lower end of the 95 % interval of difference",
+        [](auto& r) { return r.difference.value - half_width(r.difference); });
+  c.add("high", "upper end of the 95 % interval of difference",
+        [](auto& r) { return r.difference.value + half_width(r.difference); });
+  out.write("cache_losses.csv", std::move(c).with_rows(compared));
 }
 
 step_figure figure_of(const std::vector<comparison_of_losses>& compared) {

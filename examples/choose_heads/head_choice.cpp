@@ -8,8 +8,8 @@
 
 #include "examples/common/each_layer.hpp"
 #include "qkgeom/core/random.hpp"
-#include "qkgeom/io/csv.hpp"
 #include "qkgeom/io/file.hpp"
+#include "qkgeom/report/columns.hpp"
 
 namespace qkgeom::examples {
 namespace {
@@ -184,20 +184,35 @@ void write_choice(output_folder& out, const std::vector<candidate>& heads, const
   file.write(nlohmann::json{{"conditions", std::move(conditions)}}.dump(1) + "\n");
   file.commit();
 
-  std::vector<std::string> names{"ranking", "random", "layer", "q_head", "k_head", "rope", "bias_context"};
-  for (const char* state : {"", "_clamp", "_clamp_all"})
-    for (const char* value : {"ap_overall", "ap_drop"})
-      for (const char* part : {"", "_error"}) names.push_back(value + std::string(state) + part);
-  csv_writer csv(out.table("chosen_heads.csv"), names);
-  for (const auto& s : sets)
-    for (const std::size_t i : s.member) {
-      const auto& c = heads[i];
-      csv.add(s.ranking).add(s.random).add(c.head.layer).add(c.head.head).add(c.k_head).add(c.rope).add(c.bias_context);
-      for (const auto& p : c.plasticity)
-        csv.add(p.overall.value).add(p.overall.error).add(p.drop.value).add(p.drop.error);
-      csv.end_row();
-    }
-  csv.commit();
+  struct row {
+    const head_set* set;
+    const candidate* head;
+  };
+  table_columns<row> c;
+  c.of(&row::set)
+      .add("ranking", "`ap_low`, `ap_high`: by AP over the context; `drop_high`: by AP_drop; `bias_high`: by abs(bias)",
+           &head_set::ranking)
+      .add("random", "0: the chosen heads; else the number of the random set", &head_set::random);
+  c.of(&row::head)
+      .add("layer", "number of the layer", [](auto& h) { return h.head.layer; })
+      .add("q_head", "number of the query head", [](auto& h) { return h.head.head; })
+      .add("k_head", "number of the key head that q_head reads", &candidate::k_head)
+      .add("rope", "1 in layers with rotary embedding, else 0", &candidate::rope)
+      .add("bias_context", "bias strength times the context length", &candidate::bias_context);
+  constexpr std::pair<const char*, const char*> states[] = {{"", "as the head is"},
+                                                            {"_clamp", "with keys without the drift along a"},
+                                                            {"_clamp_all", "with keys without all of their slope"}};
+  for (std::size_t p = 0; p < std::size(states); ++p) {
+    const auto [name, state] = states[p];
+    c.add(std::string("ap_overall") + name, std::string("AP over the context ") + state,
+          [p](auto& r) { return r.head->plasticity[p].overall; });
+    c.add(std::string("ap_drop") + name, std::string("AP_drop ") + state,
+          [p](auto& r) { return r.head->plasticity[p].drop; });
+  }
+  out.write("chosen_heads.csv", std::move(c).with_rows([&](const auto& f) {
+    for (const auto& s : sets)
+      for (const std::size_t i : s.member) f(row{&s, &heads[i]});
+  }));
 }
 
 void print_choice(printer& out, const std::vector<candidate>& heads, const std::vector<head_set>& sets) {

@@ -14,6 +14,11 @@
 
 namespace qkgeom::examples {
 
+void output_folder::write(const std::string& name, const qkgeom::table& t) {
+  tables_.push_back(name);
+  write_csv(path_, name, t);
+}
+
 std::filesystem::path output_folder::table(const std::string& name) {
   tables_.push_back(name);
   return path_ / name;
@@ -46,6 +51,7 @@ void output_folder::print(printer& out) const {
   };
   out.heading("Written to " + path_.string());
   list("  tables:  ", tables_);
+  if (std::filesystem::exists(path_ / "columns.csv")) out.line("            columns.csv says what their columns hold");
   list("  figures: ", figures_);
   if (!figures_.empty()) out.line("            each as .svg and .png");
   list("  pages:   ", pages_);
@@ -64,11 +70,11 @@ head_id parse_head(const std::string& text, const std::string& option) {
 }
 
 void write_notes(output_folder& out, const analysed& a) {
-  write_csv(out.table("notes.csv"), notes_table({{a.report.model, a.report.notes}}));
+  out.write("notes.csv", notes_table({{a.report.model, a.report.notes}}));
 }
 
 void write_pca(output_folder& out, const analysed& a, const class_thresholds& thresholds) {
-  write_csv(out.table("qk.csv"), qk_table(a.report));
+  out.write("qk.csv", qk_table(a.report));
   draw(class_scatter(a.report, thresholds), out.figure("qk_scatter"));
   draw(correlation_map(a.report), out.figure("qk_map"));
 }
@@ -95,7 +101,7 @@ std::vector<const head_report*> heads_to_draw(const model_report& report, const 
 
 void write_rotation(output_folder& out, const analysed& a, const std::vector<std::string>& heads, double bias_limit) {
   const auto drawn = heads_to_draw(a.report, heads);
-  write_csv(out.table("rotated.csv"), rotated_table(a.report));
+  out.write("rotated.csv", rotated_table(a.report));
   draw(bias_histogram(a.report), out.figure("bias_histogram"));
   draw(bias_map(a.report, bias_limit), out.figure("bias_map"));
   if (!out.draws()) return;  // and reads no rows for them
@@ -105,22 +111,22 @@ void write_rotation(output_folder& out, const analysed& a, const std::vector<std
 }
 
 void write_plasticity(output_folder& out, const analysed& a) {
-  write_csv(out.table("profile.csv"), profile_table(a.report));
-  write_csv(out.table("heatmap.csv"), heatmap_table(a.report));
-  write_csv(out.table("bins.csv"), bins_table(a.report));
+  out.write("profile.csv", profile_table(a.report));
+  out.write("heatmap.csv", heatmap_table(a.report));
+  out.write("bins.csv", bins_table(a.report));
   draw(profile_figure(a.report), out.figure("profile"));
   draw(mean_heatmap(a.report), out.figure("heatmap"));
   draw(plasticity_map(a.report), out.figure("plasticity_map"));
 }
 
 void write_heads(output_folder& out, const analysed& a) {
-  write_csv(out.table("heads.csv"), heads_table(a.report));
-  write_layers_csv(out.table("layers.csv"), a.report);
-  write_csv(out.table("model_report.csv"), model_report_table(a.report));
-  write_model_columns_csv(out.table("model_columns.csv"), column_summaries(a.report));
-  write_csv(out.table("model_heatmap.csv"), model_heatmap_table(model_heatmaps(a.report)));
-  write_heterogeneity_csv(out.table("heterogeneity.csv"), heterogeneity(a.report));
-  write_recovery_csv(out.table("recovery.csv"), a.report, recovery(a.report));
+  out.write("heads.csv", heads_table(a.report));
+  out.write("layers.csv", layers_table(a.report));
+  out.write("model_report.csv", model_report_table(a.report));
+  out.write("model_columns.csv", model_columns_table(column_summaries(a.report)));
+  out.write("model_heatmap.csv", model_heatmap_table(model_heatmaps(a.report)));
+  out.write("heterogeneity.csv", heterogeneity_table(heterogeneity(a.report)));
+  out.write("recovery.csv", recovery_table(a.report, recovery(a.report)));
 }
 
 void write_analysis(output_folder& out, const analysed& a, const class_thresholds& thresholds,

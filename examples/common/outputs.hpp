@@ -8,6 +8,7 @@
 
 #include "examples/common/arguments.hpp"
 #include "examples/common/table.hpp"
+#include "qkgeom/io/csv.hpp"
 #include "qkgeom/report/head_report.hpp"
 
 namespace qkgeom {
@@ -57,7 +58,9 @@ class output_folder {
  public:
   output_folder(std::filesystem::path path, bool figures) : path_(std::move(path)), draws_(figures) {}
 
-  /// Path of a table, e.g. "qk.csv".
+  /// Writes a table, e.g. "qk.csv", and the meanings of its columns to columns.csv.
+  void write(const std::string& name, const qkgeom::table& t);
+  /// Path of another table or file of data, e.g. "conditions.json".
   std::filesystem::path table(const std::string& name);
   /// Path of a figure without extension; empty, which draws nothing, where the folder holds tables alone.
   std::filesystem::path figure(const std::string& name);

@@ -154,14 +154,14 @@ forward_statistics statistics_of(const analysed& a) { return {softmax_of(*a.sour
 void write_statistics(output_folder& out, const analysed& a, const forward_statistics& found) {
   const std::string& model = a.report.model;
   if (found.softmax) {
-    write_csv(out.table("softmax.csv"), softmax_table(*found.softmax));
-    write_csv(out.table("softmax_distance.csv"), softmax_distance_table(*found.softmax));
+    out.write("softmax.csv", softmax_table(*found.softmax));
+    out.write("softmax_distance.csv", softmax_distance_table(*found.softmax));
     draw(sink_figure(model, *found.softmax), out.figure("softmax_first"));
     draw(entropy_figure(model, *found.softmax), out.figure("softmax_entropy"));
     draw(distance_figure(model, *found.softmax), out.figure("softmax_distance"));
   }
   if (found.loss) {
-    write_csv(out.table("loss.csv"), loss_table(*found.loss));
+    out.write("loss.csv", loss_table(*found.loss));
     draw(loss_figure(model, *found.loss), out.figure("loss"));
   }
 }

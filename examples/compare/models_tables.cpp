@@ -4,7 +4,6 @@
 
 #include "examples/common/numbers/learned.hpp"
 #include "examples/compare/models.hpp"
-#include "qkgeom/io/csv.hpp"
 #include "qkgeom/report/columns.hpp"
 #include "qkgeom/report/notes.hpp"
 #include "qkgeom/stats/families.hpp"
@@ -12,133 +11,203 @@
 namespace qkgeom::examples {
 namespace {
 
-/// positions.csv: a row per model, group and stretch of the context, tokens; plasticity is empty where no query bucket
-/// has its middle there.
-void write_positions_csv(const std::filesystem::path& path, const std::vector<compared_model>& models) {
-  csv_writer csv(path,
-                 {"model", "group", "kind", "start", "end", "plasticity", "plasticity_error", "plasticity_head_error"});
-  for (const auto& m : models)
-    for (const auto& g : m.groups)
-      for (const auto& b : g.bins) {
-        const auto e = b.plasticity.estimate();
-        csv.row(m.label, g.name, b.kind, b.start, b.end, e.value, e.error, e.head_error);
-      }
-  csv.commit();
-}
-
-/// model_components.csv: a row per model, group and principal component, from 0.
-void write_model_components_csv(const std::filesystem::path& path, const std::vector<compared_model>& models) {
-  std::vector<std::string> names{"model", "group", "pc"};
-  for (const char* what : {"abs_r_q", "abs_r_k", "explained_variance"}) add_head_estimate_names(names, what);
-  csv_writer csv(path, names);
-  for (const auto& m : models)
-    for (const auto& g : m.groups)
-      for (std::size_t j = 0; j < g.components.size(); ++j) {
-        const auto& c = g.components[j];
-        csv.add(m.label).add(g.name).add(j);
-        for (const auto* n : {&c.abs_r_q, &c.abs_r_k, &c.explained_variance}) add_estimate(csv, n->estimate());
-        csv.end_row();
-      }
-  csv.commit();
-}
-
-/// differences.csv: for pairs (a, b) of models by index, a row per group that both have and a number: a's, b's, a - b.
-void write_differences_csv(const std::filesystem::path& path, const std::vector<compared_model>& models,
-                           const std::vector<std::pair<std::size_t, std::size_t>>& pairs) {
-  csv_writer csv(path, {"model", "less", "group", "number", "model_value", "less_value", "difference",
-                        "difference_error", "difference_head_error", "ratio", "paired"});
-  for (const auto& [i, j] : pairs) {
-    const auto &a = models.at(i), &b = models.at(j);
-    const bool paired = same_documents(a, b);
-    for (const auto& of_a : a.groups) {
-      const auto* of_b = b.group(of_a.name);
-      if (!of_b) continue;
-      const auto x = numbers_to_compare(of_a), y = numbers_to_compare(*of_b);
-      for (std::size_t n = 0; n < x.size(); ++n) {
-        const auto d = difference_of(x[n], y[n], paired);
-        csv.row(a.label, b.label, of_a.name, x[n].name, x[n].value, y[n].value, d.value, d.error, d.head_error,
-                x[n].value / y[n].value, paired);
-      }
-    }
-  }
-  csv.commit();
-}
-
-/// rope_nope.csv: of every model with both kinds of layer, each number over RoPE heads minus that over NoPE heads.
-void write_rope_nope_csv(const std::filesystem::path& path, const std::vector<compared_model>& models) {
-  csv_writer csv(path, {"model", "number", "rope", "nope", "difference", "difference_error", "difference_head_error"});
-  for (const auto& m : models) {
-    const auto *rope = m.group("rope"), *nope = m.group("nope");
-    if (!rope || !nope) continue;
-    const auto x = numbers_to_compare(*rope), y = numbers_to_compare(*nope);
-    for (std::size_t n = 0; n < x.size(); ++n) {
-      const auto d = difference_of(x[n], y[n], true);
-      csv.row(m.label, x[n].name, x[n].value, y[n].value, d.value, d.error, d.head_error);
-    }
-  }
-  csv.commit();
-}
-
-/// scores.csv: a row per score, headline number and coefficient, over the models that have both.
-void write_scores(output_folder& out, const std::vector<compared_model>& models, const model_choices& choices) {
-  csv_writer csv(out.table("scores.csv"),
-                 {"score", "number", "kind", "n", "estimate", "p", "p_standard_error", "orders", "low", "high",
-                  "leave_one_out_low", "without_low", "leave_one_out_high", "without_high"});
-  for (const auto& score : choices.scores)
-    for (const auto& number : models.at(0).groups.at(0).numbers) {
-      const auto r = rows_with(models, number.name, score);
-      if (r.x.size() < 3) continue;
-      for (const auto kind : {association::pearson, association::spearman, association::kendall}) {
-        const auto test = test_association(kind, r.x, r.y, {.seed = choices.seed});
-        const auto interval = bootstrap_association(kind, r.x, r.y, {.seed = choices.seed});
-        const auto range = leave_one_out(kind, r.x, r.y);
-        const auto label = [&](std::size_t row) { return std::isnan(range.low) ? std::string() : r.labels[row]; };
-        csv.row(score.name, number.name, name_of(kind), test.n, test.estimate, test.p, test.standard_error,
-                test.arrangements, interval.low, interval.high, range.low, label(range.low_without), range.high,
-                label(range.high_without));
-      }
-    }
-  csv.commit();
-}
-
-void write_decomposition(csv_writer& csv, const std::string& x, const std::string& y, const char* rows,
-                         const family_decomposition& d) {
-  const auto part = [&](const std::string& name, const std::string& family, const slope_and_correlation& s) {
-    csv.row(x, y, rows, name, family, s.n, s.correlation, s.slope, d.reverses());
+void write_positions(output_folder& out, const std::vector<compared_model>& models) {
+  struct row {
+    const compared_model* model;
+    const compared_group* group;
+    const compared_bin* bin;
   };
-  part("pooled", "", d.pooled);
-  part("within", "", d.within);
-  part("between", "", d.between);
-  for (const auto& f : d.families) part("family", f.name, f.inside);
+  table_columns<row> c;
+  c.of(&row::model).add("model", "label of the model", &compared_model::label);
+  c.of(&row::group).add("group", group_meaning, &compared_group::name);
+  c.of(&row::bin).add("kind", "`quintile`, `decile`, `length` as in bins.csv; `tokens`: the stretches of `--bins`",
+                      &compared_bin::kind);
+  add_stretch(c, "stretch", &row::bin);
+  c.add("plasticity", "mean over heads; empty where no query bucket has its middle in the stretch",
+        [](auto& r) { return r.bin->plasticity.estimate(); });
+  out.write("positions.csv", std::move(c).with_rows([&](const auto& f) {
+    for (const auto& m : models)
+      for (const auto& g : m.groups)
+        for (const auto& b : g.bins) f(row{&m, &g, &b});
+  }));
 }
 
-/// families.csv: associations over all rows, within families and between family means. Rows are heads, or models.
+void write_model_components(output_folder& out, const std::vector<compared_model>& models) {
+  struct row {
+    const compared_model* model;
+    const compared_group* group;
+    std::size_t j;
+  };
+  table_columns<row> c;
+  c.of(&row::model).add("model", "label of the model", &compared_model::label);
+  c.of(&row::group).add("group", group_meaning, &compared_group::name);
+  c.add("pc", "principal component, from 0", &row::j);
+  const auto add = [&](const char* name, const char* meaning, group_number compared_component::*number) {
+    c.add(name, meaning, [number](auto& r) { return (r.group->components[r.j].*number).estimate(); });
+  };
+  add("abs_r_q", "mean over heads of abs(correlation of queries with position)", &compared_component::abs_r_q);
+  add("abs_r_k", "mean over heads of abs(correlation of keys with position)", &compared_component::abs_r_k);
+  add("explained_variance", "mean share of the pooled variance", &compared_component::explained_variance);
+  out.write("model_components.csv", std::move(c).with_rows([&](const auto& f) {
+    for (const auto& m : models)
+      for (const auto& g : m.groups)
+        for (std::size_t j = 0; j < g.components.size(); ++j) f(row{&m, &g, j});
+  }));
+}
+
+/// For pairs (a, b) of models by index, a row per group that both have and a number.
+void write_differences(output_folder& out, const std::vector<compared_model>& models,
+                       const std::vector<std::pair<std::size_t, std::size_t>>& pairs) {
+  struct row {
+    const compared_model *a, *b;
+    const group_number *x, *y;
+    std::string group;
+    bool paired;
+  };
+  table_columns<row> c;
+  c.of(&row::a).add("model", "label of model A", &compared_model::label);
+  c.of(&row::b).add("less", "label of model B", &compared_model::label);
+  c.add("group", group_meaning, &row::group);
+  c.of(&row::x).add("number", "name of a number of models.csv; `quintile_1`, ..., `decile_10` of each model's context",
+                    &group_number::name);
+  c.of(&row::x).add("model_value", "value of A", &group_number::value);
+  c.of(&row::y).add("less_value", "value of B", &group_number::value);
+  c.add("difference", "value of A less that of B", [](auto& r) { return difference_of(*r.x, *r.y, r.paired); });
+  c.add("ratio", "value of A over that of B", [](auto& r) { return r.x->value / r.y->value; });
+  c.add("paired", "1: both are of the same documents, and errors leave the same one out of both; 0: independent",
+        &row::paired);
+  out.write("differences.csv", std::move(c).with_rows([&](const auto& f) {
+    for (const auto& [i, j] : pairs)
+      for (const auto& group : models.at(i).groups) {
+        const auto &a = models[i], &b = models.at(j);
+        const auto* other = b.group(group.name);
+        if (!other) continue;
+        const auto x = numbers_to_compare(group), y = numbers_to_compare(*other);
+        for (std::size_t n = 0; n < x.size(); ++n) f(row{&a, &b, &x[n], &y[n], group.name, same_documents(a, b)});
+      }
+  }));
+}
+
+void write_rope_nope(output_folder& out, const std::vector<compared_model>& models) {
+  struct row {
+    const compared_model* model;
+    const group_number *rope, *nope;
+  };
+  table_columns<row> c;
+  c.of(&row::model).add("model", "label of the model", &compared_model::label);
+  c.of(&row::rope).add("number", "name of the number, as in differences.csv", &group_number::name);
+  c.of(&row::rope).add("rope", "value over RoPE heads", &group_number::value);
+  c.of(&row::nope).add("nope", "value over NoPE heads", &group_number::value);
+  c.add("difference", "rope less nope", [](auto& r) { return difference_of(*r.rope, *r.nope, true); });
+  out.write("rope_nope.csv", std::move(c).with_rows([&](const auto& f) {
+    for (const auto& m : models) {
+      const auto *rope = m.group("rope"), *nope = m.group("nope");
+      if (!rope || !nope) continue;
+      const auto x = numbers_to_compare(*rope), y = numbers_to_compare(*nope);
+      for (std::size_t n = 0; n < x.size(); ++n) f(row{&m, &x[n], &y[n]});
+    }
+  }));
+}
+
+/// A row per score, headline number and coefficient, over the models that have both.
+void write_scores(output_folder& out, const std::vector<compared_model>& models, const model_choices& choices) {
+  struct row {
+    std::string score, number;
+    std::string_view kind;
+    permutation_test test;
+    bootstrap_interval interval;
+    leave_one_out_range range;
+    std::string without_low{}, without_high{};
+  };
+  table_columns<row> c;
+  c.add("score", "column of the file of scores", &row::score);
+  c.add("number", "name of a number of models.csv, of all heads", &row::number);
+  c.add("kind", "coefficient: `pearson`, `spearman`, `kendall`", &row::kind);
+  c.of(&row::test)
+      .add("n", "number of models", &permutation_test::n)
+      .add("estimate", "value of the coefficient", &permutation_test::estimate)
+      .add("p", "two-sided permutation p", &permutation_test::p)
+      .add("p_standard_error", "standard error of p; 0 if all orders were taken", &permutation_test::standard_error)
+      .add("orders", "number of orders: all up to nine models, else drawn", &permutation_test::arrangements);
+  c.add("low", "lower end of the 95 % interval, bootstrap over models", [](auto& r) { return r.interval.low; });
+  c.add("high", "upper end of the 95 % interval", [](auto& r) { return r.interval.high; });
+  c.add("leave_one_out_low", "smallest coefficient as each model is left out", [](auto& r) { return r.range.low; });
+  c.add("without_low", "model that is missing there", &row::without_low);
+  c.add("leave_one_out_high", "largest coefficient as each model is left out", [](auto& r) { return r.range.high; });
+  c.add("without_high", "model that is missing there", &row::without_high);
+  out.write("scores.csv", std::move(c).with_rows([&](const auto& f) {
+    for (const auto& score : choices.scores)
+      for (const auto& number : models.at(0).groups.at(0).numbers) {
+        const auto r = rows_with(models, number.name, score);
+        if (r.x.size() < 3) continue;
+        for (const auto kind : {association::pearson, association::spearman, association::kendall}) {
+          row one{score.name,
+                  number.name,
+                  name_of(kind),
+                  test_association(kind, r.x, r.y, {.seed = choices.seed}),
+                  bootstrap_association(kind, r.x, r.y, {.seed = choices.seed}),
+                  leave_one_out(kind, r.x, r.y)};
+          if (!std::isnan(one.range.low)) {
+            one.without_low = r.labels[one.range.low_without];
+            one.without_high = r.labels[one.range.high_without];
+          }
+          f(one);
+        }
+      }
+  }));
+}
+
+/// Associations over all rows, within families and between family means. Rows are heads, or models.
 void write_families(output_folder& out, const std::vector<compared_model>& models, const model_choices& choices) {
-  csv_writer csv(out.table("families.csv"), {"x", "y", "rows", "part", "family", "n", "pearson", "slope", "reverses"});
-  std::vector<double> separation, token, context;
-  std::vector<std::string> families;
-  for (const auto& m : models)
-    for (const auto& h : m.heads) {
-      separation.push_back(h.separation_strength);
-      token.push_back(h.bias_strength);
-      context.push_back(h.bias_context);
-      families.push_back(m.family);
-    }
-  write_decomposition(csv, "separation_strength", "bias_strength", "heads",
-                      decompose_by_family(separation, token, families));
-  write_decomposition(csv, "separation_strength", "bias_context", "heads",
-                      decompose_by_family(separation, context, families));
-  std::vector<model_score> targets = choices.scores;
-  targets.push_back({"ap_drop", {}});
-  for (const auto& m : models) targets.back().value.push_back(m.groups[0].number("ap_drop").value);
-  for (const auto& target : targets)
-    for (const auto& number : models.at(0).groups.at(0).numbers) {
-      if (number.name == target.name) continue;
-      const auto r = rows_with(models, number.name, target);
-      if (r.x.size() >= 3)
-        write_decomposition(csv, number.name, target.name, "models", decompose_by_family(r.x, r.y, r.families));
-    }
-  csv.commit();
+  struct row {
+    std::string x, y;
+    const char *rows, *part;
+    std::string family;
+    const slope_and_correlation* of;
+    bool reverses;
+  };
+  table_columns<row> c;
+  c.add("x", "name of a number of heads.csv; for models of models.csv", &row::x);
+  c.add("y", "name of a number of heads.csv; for models a score or `ap_drop`", &row::y);
+  c.add("rows", "`heads`: every head of every model; `models`", &row::rows);
+  c.add("part", "`pooled`; `within`: deviations from the families' means; `between`: these means; `family`: inside one",
+        &row::part);
+  c.add("family", "family of the rows of the part `family`", &row::family);
+  c.of(&row::of)
+      .add("n", "number of rows", &slope_and_correlation::n)
+      .add("pearson", "Pearson's r", &slope_and_correlation::correlation)
+      .add("slope", "slope of y against x", &slope_and_correlation::slope);
+  c.add("reverses", "1: `pooled` and `within` differ in sign", &row::reverses);
+  out.write("families.csv", std::move(c).with_rows([&](const auto& f) {
+    const auto parts = [&](const std::string& x, const std::string& y, const char* rows,
+                           const family_decomposition& d) {
+      const bool reverses = d.reverses();
+      f(row{x, y, rows, "pooled", "", &d.pooled, reverses});
+      f(row{x, y, rows, "within", "", &d.within, reverses});
+      f(row{x, y, rows, "between", "", &d.between, reverses});
+      for (const auto& one : d.families) f(row{x, y, rows, "family", one.name, &one.inside, reverses});
+    };
+    std::vector<double> separation, token, context;
+    std::vector<std::string> families;
+    for (const auto& m : models)
+      for (const auto& h : m.heads) {
+        separation.push_back(h.separation_strength);
+        token.push_back(h.bias_strength);
+        context.push_back(h.bias_context);
+        families.push_back(m.family);
+      }
+    parts("separation_strength", "bias_strength", "heads", decompose_by_family(separation, token, families));
+    parts("separation_strength", "bias_context", "heads", decompose_by_family(separation, context, families));
+    std::vector<model_score> targets = choices.scores;
+    targets.push_back({"ap_drop", {}});
+    for (const auto& m : models) targets.back().value.push_back(m.groups[0].number("ap_drop").value);
+    for (const auto& target : targets)
+      for (const auto& number : models.at(0).groups.at(0).numbers) {
+        if (number.name == target.name) continue;
+        const auto r = rows_with(models, number.name, target);
+        if (r.x.size() >= 3) parts(number.name, target.name, "models", decompose_by_family(r.x, r.y, r.families));
+      }
+  }));
 }
 
 }  // namespace
@@ -147,15 +216,15 @@ void write_models(output_folder& out, const std::vector<compared_model>& models,
   std::vector<std::pair<std::string, std::vector<report_note>>> notes;
   for (const auto& m : models) notes.emplace_back(m.label, m.notes);
   notes.emplace_back("", notes_of(models));
-  write_csv(out.table("notes.csv"), notes_table(notes));
-  write_models_csv(out.table("models.csv"), models);
-  write_positions_csv(out.table("positions.csv"), models);
-  write_model_components_csv(out.table("model_components.csv"), models);
-  write_differences_csv(out.table("differences.csv"), models, choices.pairs);
-  write_rope_nope_csv(out.table("rope_nope.csv"), models);
+  out.write("notes.csv", notes_table(notes));
+  out.write("models.csv", models_table(models));
+  write_positions(out, models);
+  write_model_components(out, models);
+  write_differences(out, models, choices.pairs);
+  write_rope_nope(out, models);
   write_families(out, models, choices);
   if (!choices.scores.empty()) write_scores(out, models, choices);
-  if (const auto learned = learned_of(models); !learned.empty()) write_learned_csv(out.table("learned.csv"), learned);
+  if (const auto learned = learned_of(models); !learned.empty()) out.write("learned.csv", learned_table(learned));
   draw_models(out, models, choices);
 }
 

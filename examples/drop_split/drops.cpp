@@ -24,12 +24,20 @@ struct drop_means {
   std::array<estimate, drop_causes + 2> mean;
 };
 
-/// Names of the columns of a split: the drop, its causes in the order of `drop_cause`, the rest.
-std::vector<std::string> drop_names() {
-  std::vector<std::string> names{"drop"};
-  for (index_t p = 0; p < drop_causes; ++p) names.emplace_back(name_of(static_cast<drop_cause>(p)));
-  names.push_back("rest");
-  return names;
+/// Adds the columns of a split: the drop, its causes in the order of `drop_cause`, the rest. `part(row, p)` has them.
+template <class Row, class Part>
+void add_parts(table_columns<Row>& c, const std::string& of, const Part& part) {
+  constexpr const char* meanings[] = {"AP_drop",
+                                      "contribution of the query's drift term (Shapley value)",
+                                      "contribution of the query's other means",
+                                      "contribution of the query's covariance",
+                                      "contribution of the admitted keys",
+                                      "what still falls with all four frozen"};
+  for (index_t p = 0; p < drop_causes + 2; ++p)
+    c.add(p == 0            ? "drop"
+          : p > drop_causes ? "rest"
+                            : std::string(name_of(static_cast<drop_cause>(p - 1))),
+          of + meanings[p], [part, p](const Row& r) { return part(r, p); });
 }
 
 /// Means over the heads of each of `head_groups`; none if there are no heads.
@@ -46,31 +54,21 @@ std::vector<drop_means> mean_drops(const std::vector<head_drop>& heads) {
   return groups;
 }
 
-/// drop_split.csv: a row per head.
-void write_drop_split_csv(const std::filesystem::path& path, const std::vector<head_drop>& heads) {
-  std::vector<std::string> names{"layer", "q_head", "k_head", "rope", "covariance", "frozen_keys"};
-  for (const auto& name : drop_names()) add_estimate_names(names, name);
-  csv_writer csv(path, names);
-  for (const auto& h : heads) {
-    csv.add(h.layer).add(h.q_head).add(h.k_head).add(h.rope).add(h.covariance);
-    csv.add(h.rotated_back ? "turned_back" : "distances");
-    for (index_t p = 0; p < drop_causes + 2; ++p) add_estimate(csv, h.split.part(p));
-    csv.end_row();
-  }
-  csv.commit();
+void write_drop_split(output_folder& out, const std::vector<head_drop>& heads) {
+  auto c = head_columns<4, head_drop>(std::identity());
+  c.add("covariance", "query model", &head_drop::covariance);
+  c.add("frozen_keys",
+        "`distances`: pairs reweighed to the first fifth's; `turned_back`: keys turned to the bucket's start",
+        [](auto& h) { return h.rotated_back ? "turned_back" : "distances"; });
+  add_parts(c, "", [](auto& h, index_t p) { return h.split.part(p); });
+  out.write("drop_split.csv", std::move(c).with_rows(heads));
 }
 
-/// drop_means.csv: a row per group of heads.
-void write_drop_means_csv(const std::filesystem::path& path, const std::vector<drop_means>& groups) {
-  std::vector<std::string> names{"group", "heads"};
-  for (const auto& name : drop_names()) add_estimate_names(names, name);
-  csv_writer csv(path, names);
-  for (const auto& g : groups) {
-    csv.add(g.name).add(g.heads);
-    for (const auto& m : g.mean) add_estimate(csv, m);
-    csv.end_row();
-  }
-  csv.commit();
+void write_drop_means(output_folder& out, const std::vector<drop_means>& groups) {
+  table_columns<drop_means> c;
+  c.add("group", group_meaning, &drop_means::name).add("heads", "number of heads", &drop_means::heads);
+  add_parts(c, "mean over heads: ", [](auto& g, index_t p) { return g.mean[p]; });
+  out.write("drop_means.csv", std::move(c).with_rows(groups));
 }
 
 map_figure terms_by_head(const split_heads& found) {
@@ -144,8 +142,8 @@ split_heads split_capture(const arguments& a, const drop_arguments& choice) {
 }
 
 void write_drops(output_folder& out, const split_heads& found) {
-  write_drop_split_csv(out.table("drop_split.csv"), found.heads);
-  write_drop_means_csv(out.table("drop_means.csv"), mean_drops(found.heads));
+  write_drop_split(out, found.heads);
+  write_drop_means(out, mean_drops(found.heads));
   draw(terms_by_head(found), out.figure("drop_parts"));
   draw(mean_terms(found), out.figure("drop_means"));
 }

@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
     const auto steps = swap_embeddings(a, options, points, sources);
     output_folder folder(a.out, a.figures);
     const std::string model(name_of(options.covariances[0]));
-    qkgeom::write_csv(folder.table("notes.csv"), qkgeom::notes_table(notes));
+    folder.write("notes.csv", qkgeom::notes_table(notes));
     write_dynamics(folder, points, model);
     write_embedding_steps(folder, steps);
     print_dynamics(out, points, model);

@@ -5,7 +5,6 @@
 
 #include "examples/common/labels.hpp"
 #include "examples/dynamics/trajectory_changes.hpp"
-#include "qkgeom/io/csv.hpp"
 #include "qkgeom/io/what_if.hpp"
 #include "qkgeom/report/columns.hpp"
 #include "qkgeom/report/head_groups.hpp"
@@ -75,19 +74,27 @@ std::vector<embedding_step> swap_embeddings(const arguments& a, const analysis_o
 }
 
 void write_embedding_steps(output_folder& out, const std::vector<embedding_step>& steps) {
-  std::vector<std::string> names{"from", "to", "group", "number"};
-  for (const char* part : {"before", "after", "change", "embedding", "learned"}) add_head_estimate_names(names, part);
-  csv_writer csv(out.table("embedding_split.csv"), names);
-  for (const auto& s : steps)
-    for (const auto& g : head_groups(s.with[0].heads))
-      for (const auto& n : split_numbers(s.with[0])) {
-        const auto split = split_by_cause(s.with, n.of, g.heads);
-        csv.add(s.from).add(s.to).add(g.name).add(n.name);
-        for (const auto* e : {&split.none, &split.all, &split.change, &split.cause[0], &split.cause[1]})
-          add_estimate(csv, *e);
-        csv.end_row();
-      }
-  csv.commit();
+  struct row {
+    std::string from, to, group, number;
+    cause_split split;
+  };
+  table_columns<row> c;
+  c.add("from", "label of the earlier checkpoint", &row::from).add("to", "label of the later checkpoint", &row::to);
+  c.add("group", group_meaning, &row::group);
+  c.add("number", "column of heads.csv; `abs_`: its absolute value; `share_CLASS`: share of heads", &row::number);
+  c.of(&row::split)
+      .add("before", "mean over heads at the earlier checkpoint", &cause_split::none)
+      .add("after", "mean over heads at the later checkpoint", &cause_split::all)
+      .add("change", "after less before", &cause_split::change)
+      .add("embedding", "part of the change by the rotary embedding and the context length (Shapley value)",
+           [](auto& s) { return s.cause[0]; })
+      .add("learned", "part of the change that was learned", [](auto& s) { return s.cause[1]; });
+  out.write("embedding_split.csv", std::move(c).with_rows([&](const auto& f) {
+    for (const auto& s : steps)
+      for (const auto& g : head_groups(s.with[0].heads))
+        for (const auto& n : split_numbers(s.with[0]))
+          f(row{s.from, s.to, g.name, n.name, split_by_cause(s.with, n.of, g.heads)});
+  }));
 }
 
 void print_embedding_steps(printer& out, const std::vector<embedding_step>& steps) {

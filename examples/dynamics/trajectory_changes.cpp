@@ -122,57 +122,113 @@ bias_split split_bias(const trajectory_point& from, const trajectory_point& to, 
   return split;
 }
 
-void write_trajectory_csv(const std::filesystem::path& path, const std::vector<trajectory_point>& points) {
+qkgeom::table trajectory_table(const std::vector<trajectory_point>& points) {
   for (const auto& p : points) check_comparable(points.at(0), p);
-  std::vector<std::string> names{"step", "checkpoint", "group", "heads", "context_length", "documents", "heldout_loss"};
-  for (const head_class c : all_head_classes) add_head_estimate_names(names, "share_" + std::string(name_of(c)));
-  for (const auto& column : points.at(0).columns)
+  struct row {
+    std::size_t step;
+    const trajectory_point* point;
+    std::string group;
+    std::vector<std::size_t> heads;
+  };
+  table_columns<row> c;
+  c.add("step", "number of the checkpoint in training order, from 0", &row::step);
+  c.of(&row::point).add("checkpoint", "label of the checkpoint", &trajectory_point::label);
+  c.add("group", group_meaning, &row::group);
+  c.add("heads", "number of heads in the group", [](auto& r) { return r.heads.size(); });
+  c.of(&row::point)
+      .add("context_length", "length L of the context, tokens", &trajectory_point::context_length)
+      .add("documents", "number of documents whose rows or moments count",
+           [](auto& p) { return p.blocks.document.size(); })
+      .add("heldout_loss", "loss of `--loss`; empty where unknown", &trajectory_point::heldout_loss);
+  for (const head_class k : all_head_classes) {
+    const std::string name(name_of(k));
+    c.add("share_" + name, "share of heads of the class " + name,
+          [k](auto& r) { return class_share(*r.point, r.heads, k).estimate(); });
+  }
+  const char* const meanings[] = {"mean over heads of ", "mean over heads of the absolute value of ",
+                                  "median over heads of "};
+  for (std::size_t i = 0; i < points.at(0).columns.size(); ++i)
     for (const head_statistic s : all_head_statistics)
-      add_head_estimate_names(names, column.name + "_" + std::string(name_of(s)));
-  csv_writer csv(path, names);
-  for (std::size_t i = 0; i < points.size(); ++i)
-    for (const auto& [name, group] : head_groups(points[i].heads)) {
-      csv.add(i).add(points[i].label).add(name).add(group.size()).add(points[i].context_length);
-      csv.add(points[i].blocks.document.size()).add(points[i].heldout_loss);
-      for (const head_class c : all_head_classes) add_estimate(csv, class_share(points[i], group, c).estimate());
-      for (const auto& column : points[i].columns)
-        for (const head_statistic s : all_head_statistics) add_estimate(csv, over_heads(column, group, s));
-      csv.end_row();
-    }
-  csv.commit();
+      c.add(points[0].columns[i].name + "_" + std::string(name_of(s)),
+            meanings[static_cast<int>(s)] + points[0].columns[i].name,
+            [i, s](auto& r) { return over_heads(r.point->columns[i], r.heads, s); });
+  return std::move(c).with_rows([&points](const auto& f) {
+    for (std::size_t i = 0; i < points.size(); ++i)
+      for (const auto& [name, group] : head_groups(points[i].heads)) f(row{i, &points[i], name, group});
+  });
 }
 
-void write_transitions_csv(const std::filesystem::path& path, const std::vector<trajectory_point>& points) {
-  csv_writer csv(
-      path, {"from", "to", "group", "from_class", "to_class", "heads", "share", "share_error", "share_head_error"});
-  for (const auto& [i, j] : checkpoint_steps(points))
-    for (const auto& [name, group] : head_groups(points[i].heads))
-      for (const auto& t : class_transitions(points[i], points[j], group))
-        csv.row(points[i].label, points[j].label, name, name_of(t.from), name_of(t.to), t.heads, t.share.value,
-                t.share.error, t.share.head_error);
-  csv.commit();
+namespace {
+
+/// Columns of rows that belong to a step `from`, `to` of checkpoints and a group of heads.
+template <class Row>
+table_columns<Row> step_columns() {
+  table_columns<Row> c;
+  c.add("from", "label of the earlier checkpoint", &Row::from).add("to", "label of the later checkpoint", &Row::to);
+  c.add("group", group_meaning, &Row::group);
+  return c;
 }
 
-void write_bias_split_csv(const std::filesystem::path& path, const std::vector<trajectory_point>& points) {
-  std::vector<std::string> names{"from", "to", "group", "means", "unit"};
-  for (const char* end : {"from", "to"})
-    for (const char* factor : {"bias_", "mu_q_a_", "alpha_k_", "covariance_factor_"})
-      names.push_back(std::string(factor) + end);
-  for (const char* part : {"log_bias", "log_mu_q_a", "log_alpha_k", "log_covariance"})
-    add_head_estimate_names(names, part);
-  csv_writer csv(path, names);
+/// Calls f(earlier, later, group) for each.
+template <class F>
+void each_step(const std::vector<trajectory_point>& points, const F& f) {
   for (const auto& [i, j] : checkpoint_steps(points))
-    for (const auto& [name, group] : head_groups(points[i].heads))
+    for (const auto& group : head_groups(points[i].heads)) f(points[i], points[j], group);
+}
+
+}  // namespace
+
+qkgeom::table transitions_table(const std::vector<trajectory_point>& points) {
+  struct row {
+    std::string from, to, group;
+    class_transition transition;
+  };
+  auto c = step_columns<row>();
+  c.of(&row::transition)
+      .add("from_class", "class at the earlier checkpoint", [](auto& t) { return name_of(t.from); })
+      .add("to_class", "class at the later checkpoint", [](auto& t) { return name_of(t.to); })
+      .add("heads", "number of heads that went from one to the other", &class_transition::heads)
+      .add("share", "share of the group's heads", &class_transition::share);
+  return std::move(c).with_rows([&points](const auto& f) {
+    each_step(points, [&](const auto& from, const auto& to, const auto& group) {
+      for (const auto& t : class_transitions(from, to, group.heads)) f(row{from.label, to.label, group.name, t});
+    });
+  });
+}
+
+qkgeom::table bias_split_table(const std::vector<trajectory_point>& points) {
+  struct row {
+    std::string from, to, group;
+    bias_split split;
+  };
+  auto c = step_columns<row>();
+  const auto of = c.of(&row::split);
+  of.add("means", "means over heads: `signed`, or of `absolute` values",
+         [](auto& s) { return s.absolute ? "absolute" : "signed"; });
+  of.add("unit", "`token`, or `context`: alpha_K times L", [](auto& s) { return s.per_context ? "context" : "token"; });
+  for (const bool later : {false, true}) {
+    const auto add = [&](const char* name, const char* meaning, double bias_factors::*factor) {
+      of.add(name + std::string(later ? "_to" : "_from"),
+             meaning + std::string(later ? "later" : "earlier") + " checkpoint",
+             [=](auto& s) { return (later ? s.to : s.from).*factor; });
+    };
+    add("bias", "mean bias, mu_q_a times alpha_k times covariance_factor, at the ", &bias_factors::bias);
+    add("mu_q_a", "mean mu_q_a at the ", &bias_factors::mu);
+    add("alpha_k", "mean alpha_k at the ", &bias_factors::alpha);
+    add("covariance_factor", "factor by which heads with a large mu_q_a have a large alpha_k, at the ",
+        &bias_factors::covariance);
+  }
+  of.add("log_bias", "natural log of the ratio of the biases' sizes, the sum of the next three", &bias_split::bias);
+  of.add("log_mu_q_a", "log of the ratio of mu_q_a; empty where a factor is 0", &bias_split::mu);
+  of.add("log_alpha_k", "log of the ratio of alpha_k; empty where a factor is 0", &bias_split::alpha);
+  of.add("log_covariance", "log of the ratio of covariance_factor; empty where a factor is 0", &bias_split::covariance);
+  return std::move(c).with_rows([&points](const auto& f) {
+    each_step(points, [&](const auto& from, const auto& to, const auto& group) {
       for (const bool absolute : {false, true})
-        for (const bool per_context : {false, true}) {
-          const auto s = split_bias(points[i], points[j], group, absolute, per_context);
-          csv.add(points[i].label).add(points[j].label).add(name).add(absolute ? "absolute" : "signed");
-          csv.add(per_context ? "context" : "token");
-          for (const auto* f : {&s.from, &s.to}) csv.add(f->bias).add(f->mu).add(f->alpha).add(f->covariance);
-          for (const auto* e : {&s.bias, &s.mu, &s.alpha, &s.covariance}) add_estimate(csv, *e);
-          csv.end_row();
-        }
-  csv.commit();
+        for (const bool per_context : {false, true})
+          f(row{from.label, to.label, group.name, split_bias(from, to, group.heads, absolute, per_context)});
+    });
+  });
 }
 
 }  // namespace qkgeom::examples

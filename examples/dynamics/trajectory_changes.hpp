@@ -46,17 +46,15 @@ std::vector<class_transition> class_transitions(const trajectory_point& from, co
 bias_split split_bias(const trajectory_point& from, const trajectory_point& to, const std::vector<std::size_t>& group,
                       bool absolute, bool per_context);
 
-/// trajectory.csv: a row per checkpoint and group of heads (all, rope, nope); for every column c of heads.csv c_mean,
-/// c_mean_abs and c_median over heads, for every class its share, each followed by `_error` (jackknife over documents:
-/// with PCA and rotation found again, plasticity given the query model) and `_head_error` (of drawing the heads).
-void write_trajectory_csv(const std::filesystem::path& path, const std::vector<trajectory_point>& points);
+/// trajectory.csv: a row per checkpoint and group of heads: statistics of every column of heads.csv, shares of classes.
+qkgeom::table trajectory_table(const std::vector<trajectory_point>& points);
 
 /// transitions.csv: for consecutive checkpoints, then from the first to the last, and each group, a row per pair
-/// of head classes with the number and the share of heads that changed so.
-void write_transitions_csv(const std::filesystem::path& path, const std::vector<trajectory_point>& points);
+/// of head classes.
+qkgeom::table transitions_table(const std::vector<trajectory_point>& points);
 
-/// bias_split.csv: for the same pairs of checkpoints, signed and absolute means, per token and per context, the factors
-/// of the mean bias at both ends and the changes of their logs (see `split_bias`).
-void write_bias_split_csv(const std::filesystem::path& path, const std::vector<trajectory_point>& points);
+/// bias_split.csv: for the same pairs of checkpoints, signed and absolute means, per token and per context, see
+/// `split_bias`.
+qkgeom::table bias_split_table(const std::vector<trajectory_point>& points);
 
 }  // namespace qkgeom::examples

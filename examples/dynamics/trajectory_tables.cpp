@@ -100,9 +100,9 @@ std::map<std::string, double> read_losses(const std::filesystem::path& path, con
 }
 
 void write_dynamics(output_folder& out, const std::vector<trajectory_point>& points, const std::string& model) {
-  write_trajectory_csv(out.table("trajectory.csv"), points);
-  write_transitions_csv(out.table("transitions.csv"), points);
-  write_bias_split_csv(out.table("bias_split.csv"), points);
+  out.write("trajectory.csv", trajectory_table(points));
+  out.write("transitions.csv", transitions_table(points));
+  out.write("bias_split.csv", bias_split_table(points));
   draw(bias_figure(points, "bias_strength_logits"), out.figure("bias_token"));
   draw(bias_figure(points, "bias_context_logits"), out.figure("bias_context"));
   draw(bias_figure(points, "bias_context_in_sd"), out.figure("bias_in_sd"));

@@ -74,7 +74,11 @@ void export_duo(output_folder& out, const arguments& a, const export_arguments& 
           "--recent must be a power of 2, where bins of "
           "distance begin, not ",
           choice.recent_tokens);
-  csv_writer csv(out.table("duo_heads.csv"), {"layer", "k_head", "score", "score_error", "low", "high"});
+  struct scored_head {
+    index_t layer, k_head;
+    estimate score;
+  };
+  std::vector<scored_head> scored;
   std::string tsv;
   for (const auto& info : manifest.layers) {
     const auto sums = read_softmax(source, info.layer);
@@ -91,8 +95,7 @@ void export_duo(output_folder& out, const arguments& a, const export_arguments& 
       const auto score = largest(heads);
       require(std::isfinite(score.value), where, ": no document reaches past ",
               choice.sink_tokens + choice.recent_tokens, " tokens");
-      const double half = half_width(score);
-      csv.row(info.layer, info.key_heads[k], score.value, score.error, score.value - half, score.value + half);
+      scored.push_back({info.layer, info.key_heads[k], score});
       char text[32];
       std::snprintf(text, sizeof text, "%.17e", score.value);
       tsv += (k > 0 ? "\t" : "") + std::string(text);
@@ -106,7 +109,16 @@ void export_duo(output_folder& out, const arguments& a, const export_arguments& 
       {"dataset_name", choice.texts},
   };
   for (const auto& [name, fact] : provenance_of(source)) config[name] = fact;
-  csv.commit();
+  table_columns<scored_head> c;
+  c.add("layer", "number of the layer", &scored_head::layer);
+  c.add("k_head", "number of the key head", &scored_head::k_head);
+  c.add(
+      "score",
+      "share of the attention to neither sink nor recent tokens, the largest of the query heads that read the key head",
+      &scored_head::score);
+  c.add("low", "lower end of the 95 % interval", [](auto& s) { return s.score.value - half_width(s.score); });
+  c.add("high", "upper end of the 95 % interval", [](auto& s) { return s.score.value + half_width(s.score); });
+  out.write("duo_heads.csv", std::move(c).with_rows(scored));
   write_text(out.table("full_attention_heads.tsv"), tsv);
   write_text(out.table("config.json"), config.dump(2) + "\n");
 }

@@ -89,8 +89,12 @@ void export_triattention(output_folder& out, const arguments& a, const export_ar
   torch_value::list sampled_heads, inv_freq;
   torch_value::dict stats;
   std::optional<captured_rope> first;
-  csv_writer csv(out.table("triattention.csv"), {"layer", "q_head", "plane", "inv_freq", "queries", "q_mean_real",
-                                                 "q_mean_imag", "q_abs_mean", "concentration", "concentration_error"});
+  struct exported_plane {
+    index_t layer, q_head, plane;
+    double inv_freq, queries, real, imaginary, size;
+    estimate concentration;
+  };
+  std::vector<exported_plane> planes;
   progress bar("export", static_cast<index_t>(manifest.layers.size()), "layers");
   for (const auto& info : manifest.layers) {
     bar.add(1);
@@ -110,8 +114,8 @@ void export_triattention(output_folder& out, const arguments& a, const export_ar
         for (index_t j = 0; j < rope->rotary_dim / 2; ++j) {
           const plane_total plane(sums, j);
           const auto mean = plane.z / queries;
-          csv.row(info.layer, info.query_heads[h], j, rope->inv_freq[j], queries, mean.real(), mean.imag(),
-                  plane.size / queries, plane.concentration.value, plane.concentration.error);
+          planes.push_back({info.layer, info.query_heads[h], j, rope->inv_freq[j], queries, mean.real(), mean.imag(),
+                            plane.size / queries, plane.concentration});
           real.push_back(static_cast<float>(mean.real()));
           imaginary.push_back(static_cast<float>(mean.imag()));
           size.push_back(static_cast<float>(plane.size / queries));
@@ -141,7 +145,16 @@ void export_triattention(output_folder& out, const arguments& a, const export_ar
                              {"sampled_heads", {std::move(sampled_heads)}},
                              {"documents", {choice.texts}}};
   for (auto& [name, fact] : provenance_of(source)) metadata.emplace_back(name, torch_value{std::move(fact)});
-  csv.commit();
+  table_columns<exported_plane> c;
+  c.add("layer", "number of the layer", &exported_plane::layer);
+  c.add("q_head", "number of the query head", &exported_plane::q_head);
+  c.add("plane", "number j of the plane", &exported_plane::plane);
+  c.add("inv_freq", "radians per token", &exported_plane::inv_freq);
+  c.add("queries", "number of rows behind the means", &exported_plane::queries);
+  c.add("q_mean_real", "mean of x", &exported_plane::real).add("q_mean_imag", "mean of y", &exported_plane::imaginary);
+  c.add("q_abs_mean", "mean of sqrt(x^2 + y^2)", &exported_plane::size);
+  c.add("concentration", "length of the mean over mean length, 0 to 1", &exported_plane::concentration);
+  out.write("triattention.csv", std::move(c).with_rows(planes));
   write_torch(out.table("triattention.pt"),
               {torch_value::dict{{"metadata", {std::move(metadata)}}, {"stats", {std::move(stats)}}}});
 }

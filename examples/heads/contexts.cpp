@@ -41,7 +41,7 @@ std::vector<compared_model> analyse_contexts(const arguments& a, const analysis_
 }
 
 void write_contexts(output_folder& out, const std::vector<compared_model>& contexts) {
-  write_models_csv(out.table("contexts.csv"), contexts);
+  out.write("contexts.csv", models_table(contexts));
   step_figure f;
   f.text = {"What the length of the context alone changes",
             contexts[0].label + ", the same rows as if the context ended at each length; bars: 95 % intervals",

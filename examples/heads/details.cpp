@@ -222,14 +222,14 @@ std::vector<std::string> write_details(output_folder& out, const analysed& a, co
                    add_layer(cpu, rows, moments, {layer.layer, layer.rope, layer.query_heads, layer.key_heads},
                              a.report, options, found);
                  });
-  write_csv(out.table("fits.csv"), fits_table(found.fits));
-  write_csv(out.table("gaps.csv"), gaps_table(a.report));
-  write_csv(out.table("complement.csv"), complement_table(found.complements));
-  write_csv(out.table("decay.csv"), decay_table(found.decays));
-  write_csv(out.table("decay_profile.csv"), decay_profile_table(found.decays));
-  write_csv(out.table("bucket_table.csv"), bucket_table_table(a.report, found.tables));
-  write_csv(out.table("components.csv"), components_table(a.report));
-  write_csv(out.table("later_keys.csv"), later_keys_table(a.report));
+  out.write("fits.csv", fits_table(found.fits));
+  out.write("gaps.csv", gaps_table(a.report));
+  out.write("complement.csv", complement_table(found.complements));
+  out.write("decay.csv", decay_table(found.decays));
+  out.write("decay_profile.csv", decay_profile_table(found.decays));
+  out.write("bucket_table.csv", bucket_table_table(a.report, found.tables));
+  out.write("components.csv", components_table(a.report));
+  out.write("later_keys.csv", later_keys_table(a.report));
   std::vector<later_key_summary> later;
   for (const auto& h : a.report.heads) later.push_back(later_keys(h, a.report.context_length));
   draw(decay_figure(a.report, found.decays), out.figure("decay"));

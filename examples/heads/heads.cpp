@@ -46,7 +46,7 @@ void write_all(const choices& c, const analysed& found, const std::filesystem::p
   write_analysis(folder, found, c.options.pca.thresholds, c.heads);
   const auto details = c.details ? write_details(folder, found, c.a) : std::vector<std::string>{};
   const auto likeness = shared_keys_of(found.report);
-  write_shared_keys_csv(folder.table("key_groups.csv"), likeness);
+  folder.write("key_groups.csv", shared_keys_table(likeness));
   const auto statistics = statistics_of(found);
   write_statistics(folder, found, statistics);
   if (!out) return;
@@ -97,7 +97,7 @@ void write_by_label(const choices& c, const std::string& label, printer& out) {
     groups[i].outside = summary(others, "rest").groups;
   }
   output_folder folder(c.a.out, c.a.figures);
-  write_groups_csv(folder.table("groups.csv"), groups);
+  folder.write("groups.csv", groups_table(groups));
   print_groups(out, groups);
   for (const auto& why : left_out) out.line("  left out: " + why);
   folder.print(out);

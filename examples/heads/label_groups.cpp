@@ -7,7 +7,7 @@
 
 #include "examples/common/labels.hpp"
 #include "qkgeom/io/capture_set.hpp"
-#include "qkgeom/io/csv.hpp"
+#include "qkgeom/report/columns.hpp"
 
 namespace qkgeom::examples {
 namespace {
@@ -76,25 +76,34 @@ std::vector<labelled_documents> documents_by_label(const std::vector<std::filesy
   return groups;
 }
 
-void write_groups_csv(const std::filesystem::path& path, const std::vector<document_group>& groups) {
-  std::vector<std::string> names{"label", "value", "group", "documents", "heads"};
-  for (const auto& n : groups.at(0).inside.groups.at(0).numbers)
-    for (const char* part : {"", "_error", "_less_rest", "_less_rest_error"}) names.push_back(n.name + part);
-  csv_writer csv(path, names);
-  for (const auto& g : groups)
-    for (std::size_t i = 0; i < g.inside.groups.size(); ++i) {
-      const auto& in = g.inside.groups[i];
-      csv.add(g.label).add(g.value).add(in.name).add(g.inside.documents).add(in.heads);
-      for (std::size_t n = 0; n < in.numbers.size(); ++n) {
-        const auto e = in.numbers[n].estimate();
-        csv.add(e.value).add(e.error);
-        const auto d =
-            g.outside.empty() ? head_estimate{} : difference_of(in.numbers[n], g.outside[i].numbers[n], false);
-        csv.add(d.value).add(d.error);
-      }
-      csv.end_row();
-    }
-  csv.commit();
+qkgeom::table groups_table(const std::vector<document_group>& groups) {
+  struct row {
+    const document_group* of;
+    std::size_t i;
+    const compared_group* group;
+  };
+  table_columns<row> c;
+  c.of(&row::of)
+      .add("label", "name of the label", &document_group::label)
+      .add("value", "value of the label; empty: documents without it", &document_group::value);
+  c.of(&row::group).add("group", group_meaning, &compared_group::name);
+  c.of(&row::of).add("documents", "number of documents", [](auto& g) { return g.inside.documents; });
+  c.of(&row::group).add("heads", "number of heads in the group", &compared_group::heads);
+  const auto& numbers = groups.at(0).inside.groups.at(0).numbers;
+  for (std::size_t n = 0; n < numbers.size(); ++n) {
+    const auto without_head_error = [](const head_estimate& e) { return estimate{e.value, e.error}; };
+    c.add(numbers[n].name, numbers[n].name + " of models.csv over these documents",
+          [=](auto& r) { return without_head_error(r.group->numbers[n].estimate()); });
+    c.add(numbers[n].name + "_less_rest", numbers[n].name + " less the same of all other documents", [=](auto& r) {
+      const auto& rest = r.of->outside;
+      return rest.empty() ? estimate{}
+                          : without_head_error(difference_of(r.group->numbers[n], rest[r.i].numbers[n], false));
+    });
+  }
+  return std::move(c).with_rows([&groups](const auto& f) {
+    for (const auto& g : groups)
+      for (std::size_t i = 0; i < g.inside.groups.size(); ++i) f(row{&g, i, &g.inside.groups[i]});
+  });
 }
 
 void print_groups(printer& out, const std::vector<document_group>& groups) {

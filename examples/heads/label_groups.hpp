@@ -32,7 +32,7 @@ struct document_group {
 
 /// groups.csv: a row per value of a label and group of heads, with every headline number of these documents and how
 /// much it is above that of all other documents; these are independent.
-void write_groups_csv(const std::filesystem::path& path, const std::vector<document_group>& groups);
+qkgeom::table groups_table(const std::vector<document_group>& groups);
 
 /// Prints plasticity and bias of each label group, and their differences from the other documents.
 void print_groups(printer& out, const std::vector<document_group>& groups);

@@ -126,19 +126,24 @@ std::vector<shared_key_likeness> shared_keys_of(const model_report& report) {
   return results;
 }
 
-void write_shared_keys_csv(const std::filesystem::path& path, const std::vector<shared_key_likeness>& results) {
-  std::vector<std::string> names{"group", "pairs_within", "pairs_between"};
-  for (const std::string what : {"correlation", "distance"})
-    for (const char* which : {"_within", "_between", "_difference"}) add_head_estimate_names(names, what + which);
-  csv_writer csv(path, names);
-  for (const auto& r : results) {
-    csv.add(r.group).add(r.pairs_within).add(r.pairs_between);
-    for (const auto* e : {&r.correlation_within, &r.correlation_between, &r.correlation_difference, &r.distance_within,
-                          &r.distance_between, &r.distance_difference})
-      add_estimate(csv, *e);
-    csv.end_row();
-  }
-  csv.commit();
+qkgeom::table shared_keys_table(const std::vector<shared_key_likeness>& results) {
+  using row = shared_key_likeness;
+  table_columns<row> c;
+  c.add("group", group_meaning, &row::group);
+  c.add("pairs_within", "number of pairs of heads that share a key head, with three query buckets in common",
+        &row::pairs_within);
+  c.add("pairs_between", "number of pairs of heads of a layer that do not share a key head, likewise",
+        &row::pairs_between);
+  c.add("correlation_within",
+        "mean Pearson's r of the two profiles over the query buckets, pairs that share a key head",
+        &row::correlation_within);
+  c.add("correlation_between", "mean Pearson's r, pairs that do not share a key head", &row::correlation_between);
+  c.add("correlation_difference", "correlation_within less correlation_between", &row::correlation_difference);
+  c.add("distance_within", "mean absolute difference of the two profiles, pairs that share a key head",
+        &row::distance_within);
+  c.add("distance_between", "mean absolute difference, pairs that do not share a key head", &row::distance_between);
+  c.add("distance_difference", "distance_within less distance_between", &row::distance_difference);
+  return std::move(c).with_rows(results);
 }
 
 }  // namespace qkgeom::examples

@@ -23,7 +23,7 @@ struct shared_key_likeness {
 /// All heads, then those of RoPE and of NoPE layers apart where the model has both; a mean without pairs is NaN.
 std::vector<shared_key_likeness> shared_keys_of(const model_report& report);
 
-/// key_groups.csv: a row per group of heads; `_error` is the jackknife over documents, `_head_error` that over heads.
-void write_shared_keys_csv(const std::filesystem::path& path, const std::vector<shared_key_likeness>& results);
+/// key_groups.csv: a row per group of heads.
+qkgeom::table shared_keys_table(const std::vector<shared_key_likeness>& results);
 
 }  // namespace qkgeom::examples

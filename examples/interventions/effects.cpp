@@ -146,13 +146,21 @@ std::vector<effect> read_effects(const std::filesystem::path& folder) {
 }
 
 void write_effects(output_folder& out, const std::vector<effect>& effects) {
-  csv_writer csv(out.table("effects.csv"),
-                 {"ranking", "intervention", "measure", "place", "n", "base", "chosen", "chosen_error", "random",
-                  "random_error", "random_spread", "difference", "difference_error"});
-  for (const auto& e : effects)
-    csv.row(e.ranking, e.intervention, e.measure, e.place, e.n, e.base, e.chosen.value, e.chosen.error, e.random.value,
-            e.random.error, e.random_spread, e.difference.value, e.difference.error);
-  csv.commit();
+  table_columns<effect> c;
+  c.add("ranking", "ranking that chose the heads, as in chosen_heads.csv", &effect::ranking);
+  c.add(
+      "intervention",
+      "`ablate`: the heads' output is 0; `clamp`, `clamp_all`: their keys lose their drift along a, all of their slope",
+      &effect::intervention);
+  c.add("measure", "`loss`, nats per token; `copy`, `lookup`: share of tokens named", &effect::measure);
+  c.add("place", "positions: `all`, `near` (first fifth), `far` (last fifth); of probes the distance, tokens",
+        &effect::place);
+  c.add("n", "number of documents or probes", &effect::n).add("base", "mean of the condition `none`", &effect::base);
+  c.add("chosen", "change by the chosen heads", &effect::chosen);
+  c.add("random", "change by random heads, mean of the random sets", &effect::random);
+  c.add("random_spread", "standard deviation of the change over the random sets", &effect::random_spread);
+  c.add("difference", "chosen less random", &effect::difference);
+  out.write("effects.csv", std::move(c).with_rows(effects));
   std::vector<key> probes;
   for (const auto& e : effects)
     if (const key k{e.measure, e.place};

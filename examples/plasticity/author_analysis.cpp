@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "qkgeom/context/pair_problem.hpp"
-#include "qkgeom/io/csv.hpp"
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/householder.hpp"
 #include "qkgeom/plasticity/bucket_table.hpp"
+#include "qkgeom/report/columns.hpp"
 #include "qkgeom/report/fit_report.hpp"
 #include "qkgeom/stats/jackknife.hpp"
 
@@ -208,36 +208,50 @@ std::vector<author_head> author_analysis(cpu_context& cpu, const capture_set& so
   return heads;
 }
 
-void write_head_metrics_csv(const std::filesystem::path& path, const std::vector<author_head>& heads) {
-  csv_writer csv(path,
-                 csv_columns("layer,q_head,k_head,n_q_tokens,n_k_tokens,d_model,q_R2_pos,q_beta_norm,q_R2_scalar,"
-                             "q_mae_baseline,q_mae_proj,q_mae_ratio,q_resid0_skew,q_resid0_kurt,q_resid0_ks_p,"
-                             "q_noise_med_abs_skew,q_noise_med_abs_kurt,q_noise_med_ks_p,q_noise_frac_ks_p_lt_alpha,"
-                             "ap_overall"));
-  for (const auto& h : heads) {
-    const auto& f = h.fit;
-    csv.row(h.layer, h.q_head, h.k_head, h.queries, h.keys, h.dim, f.r2_pos, f.beta_norm, f.r2_scalar, f.mae_baseline,
-            f.mae_proj, f.mae_ratio(), f.residual.skewness, f.residual.kurtosis, f.residual.ks_p, f.noise.abs_skewness,
-            f.noise.abs_kurtosis, f.noise.ks_p, f.noise.share_below_alpha, h.overall.value);
-  }
-  csv.commit();
+qkgeom::table head_metrics_table(const std::vector<author_head>& heads) {
+  auto c = head_columns<3, author_head>(std::identity());
+  c.add("n_q_tokens", "number of queries used, at most `--max-tokens`", &author_head::queries);
+  c.add("n_k_tokens", "number of keys used, at most `--max-tokens`", &author_head::keys);
+  c.add("d_model", "head size", &author_head::dim);
+  for (const auto& f : fit_columns())
+    if (!f.name.ends_with("_ks")) c.of(&author_head::fit).add(f.name, f.meaning, f.value);
+  c.add("ap_overall", "plain mean over the cells of head_bucket_plasticity.csv",
+        [](auto& h) { return h.overall.value; });
+  return std::move(c).with_rows(heads);
 }
 
-void write_head_bucket_plasticity_csv(const std::filesystem::path& path, const std::vector<author_head>& heads,
-                                      index_t first_bucket) {
-  csv_writer csv(path, {"layer", "q_head", "k_head", "q_bucket", "k_bucket", "ap_bucket"});
-  for (const auto& h : heads)
-    for (const auto& c : h.cells)
-      csv.row(h.layer, h.q_head, h.k_head, first_bucket + c.q_bucket, first_bucket + c.k_bucket, c.plasticity);
-  csv.commit();
+qkgeom::table head_bucket_plasticity_table(const std::vector<author_head>& heads, index_t first_bucket) {
+  struct row {
+    const author_head* head;
+    const author_cell* cell;
+  };
+  auto c = head_columns<3, row>(&row::head);
+  c.of(&row::cell)
+      .add("q_bucket", "number of the query bucket in the capture's grid",
+           [=](auto& x) { return first_bucket + x.q_bucket; })
+      .add("k_bucket", "number of the earlier key bucket", [=](auto& x) { return first_bucket + x.k_bucket; })
+      .add("ap_bucket", "mean over all pairs of keys of one document inside the key bucket", &author_cell::plasticity);
+  return std::move(c).with_rows([&heads](const auto& f) {
+    for (const auto& h : heads)
+      for (const auto& x : h.cells) f(row{&h, &x});
+  });
 }
 
-void write_head_component_weights_csv(const std::filesystem::path& path, const std::vector<author_head>& heads) {
-  csv_writer csv(path, {"layer", "q_head", "k_head", "component", "component_r2", "component_weight"});
-  for (const auto& h : heads)
-    for (std::size_t c = 0; c < h.weights.r2.size(); ++c)
-      csv.row(h.layer, h.q_head, h.k_head, c, h.weights.r2[c], h.weights.weight[c]);
-  csv.commit();
+qkgeom::table head_component_weights_table(const std::vector<author_head>& heads) {
+  struct row {
+    const author_head* head;
+    std::size_t i;
+  };
+  auto c = head_columns<3, row>(&row::head);
+  c.add("component", "coordinate of the query, from 0", &row::i);
+  c.add("component_r2", "R^2 of the coordinate's regression on position",
+        [](auto& r) { return r.head->weights.r2[r.i]; });
+  c.add("component_weight", "component_r2 over its sum over the head's coordinates; 1/d each if all are 0",
+        [](auto& r) { return r.head->weights.weight[r.i]; });
+  return std::move(c).with_rows([&heads](const auto& f) {
+    for (const auto& h : heads)
+      for (std::size_t i = 0; i < h.weights.r2.size(); ++i) f(row{&h, i});
+  });
 }
 
 }  // namespace qkgeom::examples

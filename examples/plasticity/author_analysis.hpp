@@ -61,16 +61,15 @@ std::vector<author_head> author_analysis(cpu_context& cpu, const capture_set& so
                                          const author_options& options, const std::function<void(index_t)>& progress);
 
 /// The three tables of attention-plasticity under its file names and columns, so that programs that read those work on
-/// ours. Null is an empty field; each file appears whole.
+/// ours.
 
 /// head_metrics.csv: a row per head.
-void write_head_metrics_csv(const std::filesystem::path& path, const std::vector<author_head>& heads);
+qkgeom::table head_metrics_table(const std::vector<author_head>& heads);
 /// head_bucket_plasticity.csv: a row per head, query bucket and earlier key bucket. `first_bucket` is the number of the
 /// grid's first bucket.
-void write_head_bucket_plasticity_csv(const std::filesystem::path& path, const std::vector<author_head>& heads,
-                                      index_t first_bucket = 0);
+qkgeom::table head_bucket_plasticity_table(const std::vector<author_head>& heads, index_t first_bucket = 0);
 /// head_component_weights.csv: a row per head and coordinate.
-void write_head_component_weights_csv(const std::filesystem::path& path, const std::vector<author_head>& heads);
+qkgeom::table head_component_weights_table(const std::vector<author_head>& heads);
 
 namespace detail {
 

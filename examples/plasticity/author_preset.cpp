@@ -79,9 +79,9 @@ void run_preset(const arguments& a, const preset_arguments& preset) {
                                      [&](index_t done) { bar.add(done); });
   bar.done();
   output_folder folder(a.out, a.figures);
-  write_head_metrics_csv(folder.table("head_metrics.csv"), heads);
-  write_head_bucket_plasticity_csv(folder.table("head_bucket_plasticity.csv"), heads, grid.first);
-  write_head_component_weights_csv(folder.table("head_component_weights.csv"), heads);
+  folder.write("head_metrics.csv", head_metrics_table(heads));
+  folder.write("head_bucket_plasticity.csv", head_bucket_plasticity_table(heads, grid.first));
+  folder.write("head_component_weights.csv", head_component_weights_table(heads));
   printer out;
   out.heading(manifest.model.name + ": " + grouped(n) + " query heads, as " + preset.name + " reports them");
   out.line("  every pair of keys of one document and key bucket, where that tool draws some");

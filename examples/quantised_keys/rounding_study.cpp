@@ -14,7 +14,6 @@
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/io/capture_set.hpp"
-#include "qkgeom/io/csv.hpp"
 #include "qkgeom/io/file.hpp"
 #include "qkgeom/io/program.hpp"
 #include "qkgeom/plasticity/summary.hpp"
@@ -72,17 +71,20 @@ std::vector<cache_type> dealt(std::vector<cache_type> types, const random_stream
 
 using part = double (*)(const rounding_sums&);
 struct measure {
-  const char* name;
+  const char *name, *meaning;
   estimate rounding_effect::*of;
   part above, below;
 };
 double queries_of(const rounding_sums& s) { return s.queries; }
 constexpr measure measures[] = {
-    {"flipped", &rounding_effect::flipped, [](const rounding_sums& s) { return s.flipped; }, queries_of},
-    {"weighted", &rounding_effect::weighted, [](const rounding_sums& s) { return s.weighted; },
-     [](const rounding_sums& s) { return s.weight; }},
-    {"mass", &rounding_effect::mass, [](const rounding_sums& s) { return 2 * s.weighted; }, queries_of},
-    {"moved", &rounding_effect::moved, [](const rounding_sums& s) { return s.moved; }, queries_of}};
+    {"flipped", "share of pairs of keys that a query orders differently once they are rounded",
+     &rounding_effect::flipped, [](const rounding_sums& s) { return s.flipped; }, queries_of},
+    {"weighted", "share of flipped pairs, a pair weighing p_i p_j of the query's softmax", &rounding_effect::weighted,
+     [](const rounding_sums& s) { return s.weighted; }, [](const rounding_sums& s) { return s.weight; }},
+    {"mass", "probability that two keys drawn by the softmax change their order", &rounding_effect::mass,
+     [](const rounding_sums& s) { return 2 * s.weighted; }, queries_of},
+    {"moved", "softmax weight that goes to other keys", &rounding_effect::moved,
+     [](const rounding_sums& s) { return s.moved; }, queries_of}};
 
 /// Mean over key heads of a measure under a type; errors leave a document out of all heads at once.
 estimate mean_over_heads(const rounding_study& found, std::size_t type, const measure& m) {
@@ -112,29 +114,76 @@ estimate mean_over_heads(const rounding_study& found, std::size_t type, const me
 }
 
 void write_effects(output_folder& out, const rounding_study& found) {
-  std::vector<std::string> names{"layer", "k_head", "rope", "type", "bits"};
-  add_estimate_names(names, "ap_overall");
-  for (const auto& m : measures) add_estimate_names(names, m.name);
-  csv_writer csv(out.table("rounded_keys.csv"), names);
-  csv_writer by_distance(
-      out.table("rounded_keys_distance.csv"),
-      {"layer", "k_head", "type", "start", "end", "pairs", "flipped", "flipped_error", "weighted", "weighted_error"});
-  for (const auto& h : found.heads)
-    for (const auto& e : h.effects) {
-      csv.add(h.layer).add(h.k_head).add(h.rope).add(name_of(e.type)).add(bits_of(e.type));
-      add_estimate(csv, h.plasticity);
-      for (const auto& m : measures) add_estimate(csv, e.*m.of);
-      csv.end_row();
-      for (const auto& b : e.distances)
-        by_distance.row(h.layer, h.k_head, name_of(e.type), b.start, b.end, b.pairs, b.flipped.value, b.flipped.error,
-                        b.weighted.value, b.weighted.error);
-    }
-  csv.commit();
-  by_distance.commit();
+  struct row {
+    const rounded_head* head;
+    const rounding_effect* effect;
+  };
+  table_columns<row> c;
+  c.of(&row::head)
+      .add("layer", "number of the layer", &rounded_head::layer)
+      .add("k_head", "number of the key head", &rounded_head::k_head)
+      .add("rope", "1 in layers with rotary embedding, else 0", &rounded_head::rope);
+  c.of(&row::effect)
+      .add("type", "type of the cache, as llama.cpp names it", [](auto& e) { return name_of(e.type); })
+      .add("bits", "bits per key value, scales included", [](auto& e) { return bits_of(e.type); });
+  c.of(&row::head).add("ap_overall", "mean AP of the query heads that read the key head", &rounded_head::plasticity);
+  for (const auto& m : measures) c.of(&row::effect).add(m.name, m.meaning, m.of);
+  out.write("rounded_keys.csv", std::move(c).with_rows([&](const auto& f) {
+    for (const auto& h : found.heads)
+      for (const auto& e : h.effects) f(row{&h, &e});
+  }));
+}
+
+void write_flips_by_distance(output_folder& out, const rounding_study& found) {
+  struct row {
+    const rounded_head* head;
+    cache_type type;
+    const flips_by_distance* bin;
+  };
+  table_columns<row> c;
+  c.of(&row::head)
+      .add("layer", "number of the layer", &rounded_head::layer)
+      .add("k_head", "number of the key head", &rounded_head::k_head);
+  c.add("type", "type of the cache, as llama.cpp names it", [](auto& r) { return name_of(r.type); });
+  add_stretch(c, "distances between the two keys", &row::bin);
+  c.of(&row::bin)
+      .add("pairs", "number of pairs of two keys under a query", &flips_by_distance::pairs)
+      .add(measures[0].name, measures[0].meaning, &flips_by_distance::flipped)
+      .add(measures[1].name, measures[1].meaning, &flips_by_distance::weighted);
+  out.write("rounded_keys_distance.csv", std::move(c).with_rows([&](const auto& f) {
+    for (const auto& h : found.heads)
+      for (const auto& e : h.effects)
+        for (const auto& b : e.distances) f(row{&h, e.type, &b});
+  }));
 }
 
 void write_tables(output_folder& out, const rounding_study& found) {
-  csv_writer csv(out.table("bit_tables.csv"), {"budget", "layer", "k_head", "type", "bits", "mass", "shuffled_type"});
+  struct row {
+    const budget_tables* tables;
+    std::size_t i;
+    const rounded_head* head;
+    cache_type chosen() const { return tables->chosen.type[i]; }
+  };
+  table_columns<row> c;
+  c.of(&row::tables).add("budget", "budget of the table, mean bits per key value", &budget_tables::budget);
+  c.of(&row::head)
+      .add("layer", "number of the layer", &rounded_head::layer)
+      .add("k_head", "number of the key head", &rounded_head::k_head);
+  c.add("type", "type chosen for the key head", [](auto& r) { return name_of(r.chosen()); });
+  c.add("bits", "bits per key value of the type", [](auto& r) { return bits_of(r.chosen()); });
+  c.add("mass", measures[2].meaning, [&](auto& r) {
+    const auto t = std::find(found.types.begin(), found.types.end(), r.chosen()) - found.types.begin();
+    return r.head->effects[static_cast<std::size_t>(t)].mass.value;
+  });
+  c.add("shuffled_type", "type of the table whose types are dealt to key heads at random",
+        [](auto& r) { return name_of(r.tables->shuffled[r.i]); });
+  out.write("bit_tables.csv", std::move(c).with_rows([&](const auto& f) {
+    for (const auto& b : found.budgets)
+      for (std::size_t i = 0; i < found.heads.size(); ++i) f(row{&b, i, &found.heads[i]});
+  }));
+}
+
+void write_conditions(output_folder& out, const rounding_study& found) {
   const auto& model = found.whole.source->manifest().model;
   auto conditions = nlohmann::json::array();
   const auto condition = [&](const std::string& name, const auto& type_of) {
@@ -149,17 +198,9 @@ void write_tables(output_folder& out, const rounding_study& found) {
   for (const cache_type t : found.types)
     condition("uniform-" + std::string(name_of(t)), [&](std::size_t) { return t; });
   for (const auto& b : found.budgets) {
-    for (std::size_t i = 0; i < found.heads.size(); ++i) {
-      const auto& h = found.heads[i];
-      const auto t = static_cast<std::size_t>(std::find(found.types.begin(), found.types.end(), b.chosen.type[i]) -
-                                              found.types.begin());
-      csv.row(b.budget, h.layer, h.k_head, name_of(b.chosen.type[i]), bits_of(b.chosen.type[i]),
-              h.effects[t].mass.value, name_of(b.shuffled[i]));
-    }
     condition(fmt::format("table-{}", b.budget), [&](std::size_t i) { return b.chosen.type[i]; });
     condition(fmt::format("shuffled-{}", b.budget), [&](std::size_t i) { return b.shuffled[i]; });
   }
-  csv.commit();
   atomic_file file(out.table("conditions.json"));
   file.write(nlohmann::json{{"conditions", std::move(conditions)}}.dump(1) + "\n");
   file.commit();
@@ -285,7 +326,9 @@ rounding_study find_rounding(const arguments& a, const rounding_arguments& choic
 void write_rounding(output_folder& out, const rounding_study& found) {
   write_notes(out, found.whole);
   write_effects(out, found);
+  write_flips_by_distance(out, found);
   write_tables(out, found);
+  write_conditions(out, found);
   draw(figure_of(found), out.figure("rounded_keys"));
 }
 

@@ -57,7 +57,7 @@ std::vector<learned_group> learned_beyond(output_folder& folder, const arguments
   }
   auto learned = learned_of(models);
   std::erase_if(learned, [&](const auto& g) { return g.model != models[0].label; });
-  write_learned_csv(folder.table("learned.csv"), learned);
+  folder.write("learned.csv", learned_table(learned));
   return learned;
 }
 

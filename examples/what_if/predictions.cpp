@@ -81,8 +81,8 @@ std::vector<head_stationarity> steadiness(const capture_set& source, const model
 
 std::vector<std::string> warnings_on(const prediction& p, const capture_manifest& manifest) {
   std::vector<std::string> list;
-  const auto doubtful = std::count_if(p.steady.begin(), p.steady.end(),
-                                      [](const head_stationarity& s) { return is_doubtful(s.q) || is_doubtful(s.k); });
+  const auto doubtful =
+      std::count_if(p.steady.begin(), p.steady.end(), [](const head_stationarity& s) { return s.is_doubtful(); });
   if (doubtful > 0)
     list.push_back("before the rotation, rows of " + std::to_string(doubtful) + " of " +
                    std::to_string(p.steady.size()) +
@@ -110,30 +110,35 @@ std::vector<std::string> warnings_on(const prediction& p, const capture_manifest
   return list;
 }
 
-std::vector<std::string> what_if_names() {
-  std::vector<std::string> names{"layer", "q_head", "k_head", "rope", "head_class_captured", "head_class"};
-  for (const auto& n : carried_numbers) {
+qkgeom::table heads_table(const prediction& p) {
+  struct row {
+    const head_report *was, *is;
+    std::size_t h;
+  };
+  auto c = head_columns<4, row>(&row::was);
+  const auto head_class = [](auto& h) { return name_of(h.pca.head_class); };
+  c.of(&row::was).add("head_class_captured", "class in the capture, as in heads.csv", head_class);
+  c.of(&row::is).add("head_class", "predicted class", head_class);
+  for (std::size_t i = 0; i < carried_numbers.size(); ++i) {
+    const auto& n = carried_numbers[i];
     const std::string name(n.name);
-    names.insert(names.end(), {name + "_captured", name, name + "_error", name + "_low", name + "_high"});
+    const auto bound = [&p, i](int side) {
+      return [&p, i, side](const row& r) {
+        return p.numbers[r.h][i].value + side * half_width(p.numbers[r.h][i], interval_miss);
+      };
+    };
+    c.of(&row::was).add(name + "_captured", name + " of heads.csv, of the capture as it is",
+                        [n](auto& h) { return n.of(h).value; });
+    c.add(name, name + ", predicted", [&p, i](auto& r) { return p.numbers[r.h][i]; });
+    c.add(name + "_low", "lower end of the interval that is to hold nine of ten values", bound(-1));
+    c.add(name + "_high", "upper end of the interval that is to hold nine of ten values", bound(1));
   }
-  names.push_back("doubtful");
-  return names;
-}
-
-void write_heads_table(const std::filesystem::path& path, const prediction& p) {
-  csv_writer csv(path, what_if_names());
-  for (std::size_t h = 0; h < p.numbers.size(); ++h) {
-    const auto &was = p.captured.report.heads[h], &is = p.predicted.report.heads[h];
-    csv.add(was.layer).add(was.q_head).add(was.k_head).add(was.rope);
-    csv.add(name_of(was.pca.head_class)).add(name_of(is.pca.head_class));
-    for (std::size_t i = 0; i < carried_numbers.size(); ++i) {
-      const auto& e = p.numbers[h][i];
-      const double half = half_width(e, interval_miss);
-      csv.add(carried_numbers[i].of(was).value).add(e.value).add(e.error).add(e.value - half).add(e.value + half);
-    }
-    csv.add(is_doubtful(p.steady[h].q) || is_doubtful(p.steady[h].k)).end_row();
-  }
-  csv.commit();
+  c.add("doubtful", "1: rows before the rotation depend on position (stationarity.csv)",
+        [&p](auto& r) { return p.steady[r.h].is_doubtful(); });
+  return std::move(c).with_rows([&p](const auto& f) {
+    for (std::size_t h = 0; h < p.numbers.size(); ++h)
+      f(row{&p.captured.report.heads[h], &p.predicted.report.heads[h], h});
+  });
 }
 
 /// One number over the heads that have it, actual and predicted.
@@ -167,16 +172,28 @@ double share_of(const std::vector<bool>& same) {
   return static_cast<double>(std::count(same.begin(), same.end(), true)) / static_cast<double>(same.size());
 }
 
-void write_check_table(const std::filesystem::path& path, const prediction& p) {
-  csv_writer csv(path,
-                 {"factor", "number", "heads", "actual", "predicted", "miss", "miss_rms", "correlation", "same_class"});
-  for (std::size_t f = 0; f < p.check.factors.size(); ++f)
-    for (std::size_t i = 0; i < carried_numbers.size(); ++i) {
-      const auto row = row_of(p.captured.report, p.check.miss[f], i);
-      csv.row(p.check.factors[f], carried_numbers[i].name, row.heads, row.actual, row.actual + row.miss, row.miss,
-              row.rms, row.correlation, share_of(p.check.same_class[f]));
-    }
-  csv.commit();
+qkgeom::table check_table(const prediction& p) {
+  struct row {
+    std::size_t factor, number;
+    check_row of;
+  };
+  table_columns<row> c;
+  c.add("factor", "length of the context over that of the part", [&p](auto& r) { return p.check.factors[r.factor]; });
+  c.add("number", "name of the number", [](auto& r) { return carried_numbers[r.number].name; });
+  c.of(&row::of)
+      .add("heads", "number of heads that have a value", &check_row::heads)
+      .add("actual", "mean over heads of the actual value", &check_row::actual)
+      .add("predicted", "mean over heads of the predicted value", [](auto& x) { return x.actual + x.miss; })
+      .add("miss", "mean over heads of predicted less actual", &check_row::miss)
+      .add("miss_rms", "root mean square over heads of predicted less actual", &check_row::rms)
+      .add("correlation", "correlation of actual and predicted over heads", &check_row::correlation);
+  c.add("same_class", "share of all heads whose predicted class is the actual one",
+        [&p](auto& r) { return share_of(p.check.same_class[r.factor]); });
+  return std::move(c).with_rows([&p](const auto& f) {
+    for (std::size_t k = 0; k < p.check.factors.size(); ++k)
+      for (std::size_t i = 0; i < carried_numbers.size(); ++i)
+        f(row{k, i, row_of(p.captured.report, p.check.miss[k], i)});
+  });
 }
 
 /// How the prediction compares with a capture of the context itself.
@@ -194,32 +211,55 @@ actual_row actual_row_of(const prediction& p, std::size_t number) {
   return row;
 }
 
-void write_actual_table(const std::filesystem::path& path, const prediction& p) {
-  csv_writer csv(path, {"number", "heads", "captured", "predicted", "actual", "miss_rms", "correlation",
-                        "correlation_captured", "in_interval", "same_class", "same_class_captured"});
-  for (std::size_t i = 0; i < carried_numbers.size(); ++i) {
-    const auto row = actual_row_of(p, i);
-    csv.row(carried_numbers[i].name, row.predicted.heads, row.captured.actual + row.captured.miss,
-            row.predicted.actual + row.predicted.miss, row.predicted.actual, row.predicted.rms,
-            row.predicted.correlation, row.captured.correlation, row.inside, share_of(p.against_actual.same_class[0]),
-            share_of(p.against_actual.same_class[1]));
-  }
-  csv.commit();
+qkgeom::table actual_table(const prediction& p) {
+  struct row {
+    std::string_view number;
+    actual_row of;
+  };
+  table_columns<row> c;
+  c.add("number", "name of the number", &row::number);
+  c.of(&row::of)
+      .add("heads", "number of heads that have a value", [](auto& x) { return x.predicted.heads; })
+      .add("captured", "mean over heads, the short capture as it is",
+           [](auto& x) { return x.captured.actual + x.captured.miss; })
+      .add("predicted", "mean over heads of the predicted value",
+           [](auto& x) { return x.predicted.actual + x.predicted.miss; })
+      .add("actual", "mean over heads of the actual value", [](auto& x) { return x.predicted.actual; })
+      .add("miss_rms", "root mean square over heads of predicted less actual", [](auto& x) { return x.predicted.rms; })
+      .add("correlation", "correlation of actual and predicted over heads",
+           [](auto& x) { return x.predicted.correlation; })
+      .add("correlation_captured", "correlation of actual and captured over heads",
+           [](auto& x) { return x.captured.correlation; })
+      .add("in_interval", "share of heads whose actual value lies in the interval, meant to hold nine tenths",
+           &actual_row::inside);
+  const auto same_class = [&](const char* name, const char* meaning, std::size_t i) {
+    c.add(name, meaning, [&p, i](auto&) { return share_of(p.against_actual.same_class[i]); });
+  };
+  same_class("same_class", "share of heads whose actual class is the predicted one", 0);
+  same_class("same_class_captured", "share of heads whose actual class is the captured one", 1);
+  return std::move(c).with_rows([&p](const auto& f) {
+    for (std::size_t i = 0; i < carried_numbers.size(); ++i) f(row{carried_numbers[i].name, actual_row_of(p, i)});
+  });
 }
 
-void write_stationarity_table(const std::filesystem::path& path, const prediction& p) {
-  std::vector<std::string> names{"layer", "q_head", "k_head", "rope"};
-  for (const char* name : {"q_shift", "q_spread", "k_shift", "k_spread"}) add_estimate_names(names, name);
-  names.push_back("doubtful");
-  csv_writer csv(path, names);
-  for (std::size_t h = 0; h < p.steady.size(); ++h) {
-    const auto& head = p.captured.report.heads[h];
-    const auto& s = p.steady[h];
-    csv.add(head.layer).add(head.q_head).add(head.k_head).add(head.rope);
-    for (const auto* e : {&s.q.shift, &s.q.spread, &s.k.shift, &s.k.spread}) add_estimate(csv, *e);
-    csv.add(is_doubtful(s.q) || is_doubtful(s.k)).end_row();
-  }
-  csv.commit();
+qkgeom::table stationarity_table(const prediction& p) {
+  struct row {
+    const head_report* head;
+    const head_stationarity* of;
+  };
+  auto c = head_columns<4, row>(&row::head);
+  const std::string shift = "share of the variance that a step of the mean between the halves of documents makes: ",
+                    spread = "log of the second half's variance over the first's: ";
+  c.of(&row::of)
+      .add("q_shift", shift + "queries", [](auto& s) { return s.q.shift; })
+      .add("q_spread", spread + "queries", [](auto& s) { return s.q.spread; })
+      .add("k_shift", shift + "keys", [](auto& s) { return s.k.shift; })
+      .add("k_spread", spread + "keys", [](auto& s) { return s.k.spread; })
+      .add("doubtful", "1: a shift exceeds 0.02 or a spread 0.2 in size, by two standard errors or more",
+           &head_stationarity::is_doubtful);
+  return std::move(c).with_rows([&p](const auto& f) {
+    for (std::size_t h = 0; h < p.steady.size(); ++h) f(row{&p.captured.report.heads[h], &p.steady[h]});
+  });
 }
 
 /// Means over heads by query bucket of both reports, over the share of the context.
@@ -338,10 +378,10 @@ prediction predict(const arguments& a, const analysis_options& options, const wh
 
 void write_prediction(output_folder& out, const prediction& p, const analysis_options& options) {
   write_notes(out, p.captured);
-  write_heads_table(out.table("what_if.csv"), p);
-  write_check_table(out.table("self_check.csv"), p);
-  if (p.actual) write_actual_table(out.table("actual.csv"), p);
-  write_stationarity_table(out.table("stationarity.csv"), p);
+  out.write("what_if.csv", heads_table(p));
+  out.write("self_check.csv", check_table(p));
+  if (p.actual) out.write("actual.csv", actual_table(p));
+  out.write("stationarity.csv", stationarity_table(p));
   draw(profiles(p), out.figure("what_if_profile"));
   draw(heads_figure(p), out.figure("what_if_heads"));
   for (const auto& [name, found] : {std::pair{"captured", &p.captured}, std::pair{"predicted", &p.predicted}}) {

@@ -25,6 +25,7 @@ struct what_if_arguments {
 /// How the rows of a head from before the rotation depend on position.
 struct head_stationarity {
   stationarity q, k;
+  bool is_doubtful() const { return qkgeom::is_doubtful(q) || qkgeom::is_doubtful(k); }
 };
 
 /// The analysis of captures as they are, as they would be, and what tells how far the second can be believed.

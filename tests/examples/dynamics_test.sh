@@ -13,7 +13,7 @@ printf 'checkpoint,heldout_loss\nlater,2.5\nnever,1\n' >"$work/loss.csv"
 run dynamics "$a" "$b" --out "$work/out" --labels first,later --loss "$work/loss.csv" --threads 2 --precision f64
 grep -q 'Change of log mean |bias|' "$work/stdout" || bad "no summary"
 grep -q '^Steps to another rotary embedding or context' "$work/stdout" || bad "prints no split by embedding"
-wrote "$work/out" notes.csv trajectory.csv transitions.csv bias_split.csv embedding_split.csv $(both bias_token bias_context bias_in_sd \
+wrote "$work/out" columns.csv notes.csv trajectory.csv transitions.csv bias_split.csv embedding_split.csv $(both bias_token bias_context bias_in_sd \
   bias_factors correlation class_shares plasticity ap_drop)
 
 # Means over heads equal those of heads.csv. In f64: f32 pairs round differently beside a heatmap.

@@ -81,7 +81,7 @@ print("\n".join(f"FAILED: {b}" for b in bad))
 sys.exit(bool(bad))
 END
 
-wrote "$work/effects" effects.csv $(both effects_loss effects_probes)
+wrote "$work/effects" columns.csv effects.csv $(both effects_loss effects_probes)
 # A part of the rankings gives the sets that all of them give; the plan counts what is run, and writes nothing.
 run choose-heads "$work/capture" --out "$work/part" --count 4 --random 2 --rankings bias_high,ap_high
 diff <(grep -E '^(ranking|ap_high|bias_high),' "$work/choice/chosen_heads.csv") "$work/part/chosen_heads.csv" ||

@@ -25,7 +25,7 @@ END
 for capture in long-f32 long-bf16 short-bf16; do
   plasticity "$capture" "$data/$capture.safetensors" --preset attention-plasticity --threads 2
   grep -q ap_overall "$work/stdout" || bad "$capture: no summary"
-  [[ $(ls "$work/$capture") == $'head_bucket_plasticity.csv\nhead_component_weights.csv\nhead_metrics.csv' ]] ||
+  [[ $(ls "$work/$capture") == $'columns.csv\nhead_bucket_plasticity.csv\nhead_component_weights.csv\nhead_metrics.csv' ]] ||
     bad "$capture: $(ls "$work/$capture")"
   for table in head_metrics head_bucket_plasticity; do
     python3 "$work/compare.py" "$work/$capture/$table.csv" "$data/author-$capture.$table.csv" || bad "$capture $table"

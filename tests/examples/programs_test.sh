@@ -27,11 +27,11 @@ cells=$(awk -F, 'NR > 1 && $6 >= 30 { print $3 "," $4 }' "$work/long-f32/heatmap
 
 # Each program writes the same tables as heads, for any number of threads.
 run pca "$data/long-f32.safetensors" --out "$work/pca" --threads 1
-wrote "$work/pca" notes.csv qk.csv $(both qk_scatter qk_map)
+wrote "$work/pca" columns.csv notes.csv qk.csv $(both qk_scatter qk_map)
 run rotation "$data/long-f32.safetensors" --out "$work/rotation" --threads 1 --head 3.2
-wrote "$work/rotation" notes.csv rotated.csv $(both bias_histogram bias_map plane_layer3_head2)
+wrote "$work/rotation" columns.csv notes.csv rotated.csv $(both bias_histogram bias_map plane_layer3_head2)
 run plasticity "$data/long-f32.safetensors" --out "$work/plasticity" --threads 1
-wrote "$work/plasticity" notes.csv profile.csv heatmap.csv bins.csv $(both profile heatmap plasticity_map)
+wrote "$work/plasticity" columns.csv notes.csv profile.csv heatmap.csv bins.csv $(both profile heatmap plasticity_map)
 for table in pca/qk rotation/rotated plasticity/profile plasticity/heatmap plasticity/bins; do
   cmp "$work/$table.csv" "$work/long-f32/$(basename $table).csv" || bad "$table.csv depends on the program or the threads"
 done

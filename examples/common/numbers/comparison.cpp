@@ -113,6 +113,13 @@ std::vector<group_number> headline_numbers(const trajectory_point& point, const 
   return all;
 }
 
+/// What a headline number is, by its name.
+std::string headline_meaning(const std::string& name) {
+  if (name == "share_positive_bias") return "share of heads whose bias strength is positive";
+  if (name.starts_with("share_")) return "share of heads of the class " + name.substr(6);
+  return name.starts_with("abs_") ? "mean over heads of abs(" + name.substr(4) + ")" : "mean over heads of " + name;
+}
+
 }  // namespace
 
 std::vector<report_note> notes_of(const std::vector<compared_model>& models) {
@@ -189,18 +196,28 @@ compared_model compare_by(const model_report& report, std::string label, std::st
   return m;
 }
 
-void write_models_csv(const std::filesystem::path& path, const std::vector<compared_model>& models) {
-  auto names = csv_columns("model,family,group,heads,context_length,documents,bucket_size,rope_stage");
-  for (const auto& n : models.at(0).groups.at(0).numbers) add_head_estimate_names(names, n.name);
-  csv_writer csv(path, names);
-  for (const auto& m : models)
-    for (const auto& g : m.groups) {
-      csv.add(m.label).add(m.family).add(g.name).add(g.heads).add(m.context_length).add(m.documents);
-      csv.add(m.bucket_size).add(m.rope_stage);
-      for (const auto& n : g.numbers) add_estimate(csv, n.estimate());
-      csv.end_row();
-    }
-  csv.commit();
+qkgeom::table models_table(const std::vector<compared_model>& models) {
+  struct row {
+    const compared_model* model;
+    const compared_group* group;
+  };
+  table_columns<row> c;
+  c.of(&row::model).add("model", "label of the model", &compared_model::label);
+  c.of(&row::model).add("family", "family of the model", &compared_model::family);
+  c.of(&row::group).add("group", group_meaning, &compared_group::name);
+  c.of(&row::group).add("heads", "number of heads in the group", &compared_group::heads);
+  c.of(&row::model)
+      .add("context_length", "length L of the context, tokens", &compared_model::context_length)
+      .add("documents", "number of documents whose rows or moments count", &compared_model::documents)
+      .add("bucket_size", "width of the first query bucket, tokens", &compared_model::bucket_size)
+      .add("rope_stage", "`post`, or `pre`: rows from before the rotary embedding", &compared_model::rope_stage);
+  const auto& numbers = models.at(0).groups.at(0).numbers;
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    c.add(numbers[i].name, headline_meaning(numbers[i].name), [i](auto& r) { return r.group->numbers[i].estimate(); });
+  return std::move(c).with_rows([&models](const auto& f) {
+    for (const auto& m : models)
+      for (const auto& g : m.groups) f(row{&m, &g});
+  });
 }
 
 }  // namespace qkgeom::examples

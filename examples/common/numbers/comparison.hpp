@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -80,8 +79,7 @@ std::vector<report_note> notes_of(const std::vector<compared_model>& models);
 compared_model compare_by(const model_report& report, std::string label, std::string family,
                           std::vector<std::string> document_ids, const std::vector<double>& token_edges);
 
-/// models.csv: a row per model and group of heads with every headline number, each followed by `_error` (jackknife over
-/// documents) and `_head_error` (of drawing the heads).
-void write_models_csv(const std::filesystem::path& path, const std::vector<compared_model>& models);
+/// models.csv: a row per model and group of heads with every headline number.
+qkgeom::table models_table(const std::vector<compared_model>& models);
 
 }  // namespace qkgeom::examples

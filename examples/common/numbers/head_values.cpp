@@ -211,33 +211,35 @@ std::vector<column_summary> column_summaries(const model_report& report) {
   return all;
 }
 
-void write_model_columns_csv(const std::filesystem::path& path, const std::vector<column_summary>& summaries) {
-  std::vector<std::string> names{"group", "column", "heads"};
-  for (const auto s : all_head_statistics) add_head_estimate_names(names, std::string(name_of(s)));
-  csv_writer csv(path, names);
-  for (const auto& s : summaries) {
-    csv.add(s.group).add(s.column).add(s.heads);
-    for (const auto* e : {&s.mean, &s.mean_abs, &s.median}) add_estimate(csv, *e);
-    csv.end_row();
-  }
-  csv.commit();
+qkgeom::table model_columns_table(const std::vector<column_summary>& summaries) {
+  table_columns<column_summary> c;
+  c.add("group", group_meaning, &column_summary::group);
+  c.add("column", "name of a column of heads.csv", &column_summary::column);
+  c.add("heads", "number of heads that have a value", &column_summary::heads);
+  c.add("mean", "signed mean over heads", &column_summary::mean);
+  c.add("mean_abs", "mean over heads of absolute values", &column_summary::mean_abs);
+  c.add("median", "median over heads; its `_head_error` is the bootstrap's in closed form", &column_summary::median);
+  return std::move(c).with_rows(summaries);
 }
 
-void write_layers_csv(const std::filesystem::path& path, const model_report& report) {
-  auto point = point_of(report, report.model);
+qkgeom::table layers_table(const model_report& report) {
+  auto point = std::make_shared<trajectory_point>(point_of(report, report.model));
   // Errors of a head are left out: the mean has an error of its own.
-  std::erase_if(point.columns, [](const head_values& c) { return c.name.ends_with("_error"); });
-  std::vector<std::string> names{"layer", "rope", "heads"};
-  for (const auto& c : point.columns) add_head_estimate_names(names, c.name);
-  csv_writer csv(path, names);
-  std::map<index_t, std::vector<std::size_t>> layers;
-  for (std::size_t h = 0; h < report.heads.size(); ++h) layers[report.heads[h].layer].push_back(h);
-  for (const auto& [layer, heads] : layers) {
-    csv.add(layer).add(report.heads[heads[0]].rope).add(heads.size());
-    for (const auto& c : point.columns) add_estimate(csv, over_heads(c, heads, head_statistic::mean));
-    csv.end_row();
-  }
-  csv.commit();
+  std::erase_if(point->columns, [](const head_values& c) { return c.name.ends_with("_error"); });
+  using heads_of_layer = std::vector<std::size_t>;
+  table_columns<heads_of_layer> c;
+  const auto of = c.of([&report](const heads_of_layer& heads) { return &report.heads[heads[0]]; });
+  of.add("layer", "number of the layer", &head_report::layer);
+  of.add("rope", "1 in layers with rotary embedding, else 0", &head_report::rope);
+  c.add("heads", "number of captured heads of the layer", [](auto& heads) { return heads.size(); });
+  for (const auto& column : point->columns)
+    c.add(column.name, "mean over the layer's heads of " + column.name,
+          [point, &column](auto& heads) { return over_heads(column, heads, head_statistic::mean); });
+  return std::move(c).with_rows([&report](const auto& f) {
+    std::map<index_t, heads_of_layer> layers;
+    for (std::size_t h = 0; h < report.heads.size(); ++h) layers[report.heads[h].layer].push_back(h);
+    for (const auto& [layer, heads] : layers) f(heads);
+  });
 }
 
 }  // namespace qkgeom::examples

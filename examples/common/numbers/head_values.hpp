@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "qkgeom/io/csv.hpp"
 #include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/model_summary.hpp"
 
@@ -109,12 +109,11 @@ struct column_summary {
 /// rotation; those of plasticity are given the query model. Throws if the report has no heads or no geometry.
 std::vector<column_summary> column_summaries(const model_report& report);
 
-/// model_columns.csv: a row per group of heads and column of heads.csv; `_error` is the jackknife over documents,
-/// `_head_error` the error of drawing these heads.
-void write_model_columns_csv(const std::filesystem::path& path, const std::vector<column_summary>& summaries);
+/// model_columns.csv: a row per group of heads and column of heads.csv.
+qkgeom::table model_columns_table(const std::vector<column_summary>& summaries);
 
-/// layers.csv: a row per layer, means of every number in heads.csv over its heads. `_error` is the jackknife over
-/// documents, known as for `column_summaries`; `_head_error` the error of drawing these heads. Throws as that does.
-void write_layers_csv(const std::filesystem::path& path, const model_report& report);
+/// layers.csv: a row per layer, means of every number in heads.csv over its heads; errors over documents are known as
+/// for `column_summaries`. Throws as that does.
+qkgeom::table layers_table(const model_report& report);
 
 }  // namespace qkgeom::examples

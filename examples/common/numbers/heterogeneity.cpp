@@ -74,26 +74,39 @@ std::vector<heterogeneity_result> heterogeneity(const model_report& report) {
   return results;
 }
 
-void write_heterogeneity_csv(const std::filesystem::path& path, const std::vector<heterogeneity_result>& results) {
-  std::vector<std::string> names{"group", "region", "start", "end", "heads"};
-  for (const char* name : {"mean", "sd", "share_above", "share_below", "bimodality", "convergence"})
-    add_head_estimate_names(names, name);
-  for (const char* name : {"q25", "median", "q75"}) add_estimate_names(names, name);
-  csv_writer csv(path, names);
-  const auto write = [&](const heterogeneity_result& r, const char* region, const head_spread& s,
-                         const head_estimate& convergence) {
-    csv.add(r.group).add(region).add(s.start).add(s.end).add(s.heads);
-    for (const auto* e : {&s.mean, &s.deviation, &s.share_high, &s.share_low, &s.bimodality, &convergence})
-      add_estimate(csv, *e);
-    for (const auto* e : {&s.quartile1, &s.median, &s.quartile3}) csv.add(e->value).add(e->error);
-    csv.end_row();
+qkgeom::table heterogeneity_table(const std::vector<heterogeneity_result>& results) {
+  struct row {
+    const heterogeneity_result* of;
+    const char* region;
+    const head_spread* spread;
+    head_estimate convergence{};
   };
-  for (const auto& r : results) {
-    for (const auto& b : r.buckets) write(r, "bucket", b, {});
-    write(r, "first_20pct", r.first20, {});
-    write(r, "last_20pct", r.last20, r.convergence);
-  }
-  csv.commit();
+  table_columns<row> c;
+  c.of(&row::of).add("group", group_meaning, &heterogeneity_result::group);
+  c.add("region", "`bucket`: a query bucket; `first_20pct`, `last_20pct`: heads' means over that fifth", &row::region);
+  add_stretch(c, "region", &row::spread);
+  c.of(&row::spread)
+      .add("heads", "number of heads that have a value there", &head_spread::heads)
+      .add("mean", "mean over heads", &head_spread::mean)
+      .add("sd", "standard deviation over heads, with n - 1", &head_spread::deviation)
+      .add("share_above", "share of heads above 0.8", &head_spread::share_high)
+      .add("share_below", "share of heads below 0.3", &head_spread::share_low)
+      .add("bimodality", "(skewness^2 + 1) / (kurtosis + 3 (n-1)^2 / ((n-2)(n-3))); empty below four heads",
+           &head_spread::bimodality);
+  c.add("convergence", "sd in the last fifth over sd in the first; in the row `last_20pct` alone", &row::convergence);
+  const auto add_quartile = [&](const char* name, const char* meaning, head_estimate head_spread::*value) {
+    c.add(name, meaning, [value](auto& r) { return estimate{(r.spread->*value).value, (r.spread->*value).error}; });
+  };
+  add_quartile("q25", "first quartile over heads", &head_spread::quartile1);
+  add_quartile("median", "median over heads", &head_spread::median);
+  add_quartile("q75", "third quartile over heads", &head_spread::quartile3);
+  return std::move(c).with_rows([&results](const auto& f) {
+    for (const auto& r : results) {
+      for (const auto& b : r.buckets) f(row{&r, "bucket", &b});
+      f(row{&r, "first_20pct", &r.first20});
+      f(row{&r, "last_20pct", &r.last20, r.convergence});
+    }
+  });
 }
 
 }  // namespace qkgeom::examples

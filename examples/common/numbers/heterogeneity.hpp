@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -34,9 +33,8 @@ struct heterogeneity_result {
 /// All heads, then those of RoPE and of NoPE layers apart where the model has both.
 std::vector<heterogeneity_result> heterogeneity(const model_report& report);
 
-/// heterogeneity.csv: a row per group of heads and region of the context (`bucket`: a query bucket; `first_20pct` and
-/// `last_20pct`: heads' means over them); start and end in tokens. `convergence` stands in the row of the last 20 %.
-/// `_error` is the jackknife over documents, `_head_error` that over heads.
-void write_heterogeneity_csv(const std::filesystem::path& path, const std::vector<heterogeneity_result>& results);
+/// heterogeneity.csv: a row per group of heads and region of the context. `convergence` stands in that of the last 20
+/// %.
+qkgeom::table heterogeneity_table(const std::vector<heterogeneity_result>& results);
 
 }  // namespace qkgeom::examples

@@ -6,7 +6,7 @@
 #include "examples/common/figures/head_figures.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/io/capture_set.hpp"
-#include "qkgeom/io/csv.hpp"
+#include "qkgeom/report/columns.hpp"
 #include "qkgeom/stats/interval.hpp"
 
 namespace qkgeom::examples {
@@ -113,14 +113,30 @@ std::vector<learned_group> learned_of(const std::vector<compared_model>& models)
   return all;
 }
 
-void write_learned_csv(const std::filesystem::path& path, const std::vector<learned_group>& groups) {
-  csv_writer csv(path, {"model", "seeds", "group", "number", "value", "untrained", "learned", "learned_document_error",
-                        "learned_seed_error", "low", "high"});
-  for (const auto& g : groups)
-    for (const auto& l : g.numbers)
-      csv.row(g.model, g.seeds, g.group, l.name, l.value, l.untrained, l.learned, l.document_error, l.seed_error, l.low,
-              l.high);
-  csv.commit();
+qkgeom::table learned_table(const std::vector<learned_group>& groups) {
+  struct row {
+    const learned_group* group;
+    const learned_number* number;
+  };
+  table_columns<row> c;
+  c.of(&row::group)
+      .add("model", "label of the model", &learned_group::model)
+      .add("seeds", "number S of untrained models that the model is held against", &learned_group::seeds)
+      .add("group", group_meaning, &learned_group::group);
+  c.of(&row::number)
+      .add("number", "name of the number, as in differences.csv", &learned_number::name)
+      .add("value", "value of the model", &learned_number::value)
+      .add("untrained", "mean over the untrained models", &learned_number::untrained)
+      .add("learned", "value less untrained", &learned_number::learned)
+      .add("learned_document_error", "jackknife error of learned over documents", &learned_number::document_error)
+      .add("learned_seed_error", "s sqrt(1 + 1/S), s the standard deviation over seeds; empty with one seed",
+           &learned_number::seed_error)
+      .add("low", "lower end of the 95 % interval over documents and seeds; empty with one seed", &learned_number::low)
+      .add("high", "upper end of the 95 % interval over documents and seeds", &learned_number::high);
+  return std::move(c).with_rows([&groups](const auto& f) {
+    for (const auto& g : groups)
+      for (const auto& l : g.numbers) f(row{&g, &l});
+  });
 }
 
 compared_model compare_by_capture(const analysed& a, std::string label, std::string family,

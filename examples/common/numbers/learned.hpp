@@ -45,9 +45,8 @@ struct learned_group {
 /// seeds. Models without such a baseline, and groups of heads that it lacks, are left out.
 std::vector<learned_group> learned_of(const std::vector<compared_model>& models);
 
-/// learned.csv: a row per group and number, the model's value, the mean over the seeds, the difference with its errors
-/// over documents and seeds, and its 95 % interval.
-void write_learned_csv(const std::filesystem::path& path, const std::vector<learned_group>& groups);
+/// learned.csv: a row per group and number.
+qkgeom::table learned_table(const std::vector<learned_group>& groups);
 
 /// The model that a report is about, with the architecture and the state of its weights that its capture names.
 compared_model compare_by_capture(const analysed& a, std::string label, std::string family,

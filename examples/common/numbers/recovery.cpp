@@ -86,41 +86,47 @@ std::vector<group_recovery> recovery(const model_report& report, double errors) 
   return results;
 }
 
-void write_recovery_csv(const std::filesystem::path& path, const model_report& report,
-                        const std::vector<group_recovery>& results) {
-  csv_writer csv(path,
-                 csv_columns("scope,group,layer,q_head,heads,recovers,dip_start,dip,peak_start,peak,end_start,end,rise,"
-                             "rise_error,rise_head_error,fall,fall_error,fall_head_error,layers,recovering_layers,"
-                             "recovering_heads"));
-  const auto edges = equal_bins(report.context_length, 10);
-  const auto write = [&](const recovery_result& r) {
-    csv.add(r.heads).add(r.recovers);
-    for (const int at : {r.dip, r.peak, r.end})
-      if (at < 0)
-        csv.add(std::nullopt).add(std::nullopt);
-      else
-        csv.add(edges[at]).add(r.decile[at].value);
-    for (const auto* e : {&r.rise, &r.fall}) add_estimate(csv, *e);
+qkgeom::table recovery_table(const model_report& report, const std::vector<group_recovery>& results) {
+  struct row {
+    const char* scope;
+    const group_recovery* group;
+    const recovery_result* profile;
+    std::optional<index_t> layer{}, q_head{}, layers{}, recovering_layers{}, recovering_heads{};
   };
-  const auto no_counts = [&] { csv.add(std::nullopt).add(std::nullopt).add(std::nullopt).end_row(); };
-  for (const auto& g : results) {
-    csv.add("model").add(g.group).add(std::nullopt).add(std::nullopt);
-    write(g.mean);
-    csv.add(g.layers.size()).add(g.recovering_layers()).add(g.recovering_heads()).end_row();
-  }
-  if (!results.empty()) {
-    for (const auto& [layer, r] : results[0].layers) {
-      csv.add("layer").add(results[0].group).add(layer).add(std::nullopt);
-      write(r);
-      no_counts();
-    }
-    for (const auto& [h, r] : results[0].each) {
-      csv.add("head").add(results[0].group).add(report.heads[h].layer).add(report.heads[h].q_head);
-      write(r);
-      no_counts();
-    }
-  }
-  csv.commit();
+  table_columns<row> c;
+  c.add("scope", "`model`: a group's mean profile; `layer`: a layer's; `head`: a head's own", &row::scope);
+  c.of(&row::group).add("group", group_meaning, &group_recovery::group);
+  c.add("layer", "number of the layer; empty for a group", &row::layer);
+  c.add("q_head", "number of the query head; empty for a group or layer", &row::q_head);
+  const auto of = c.of(&row::profile);
+  of.add("heads", "number of heads in the mean profile", &recovery_result::heads);
+  of.add("recovers", "1: rise and fall both exceed two standard errors, or more over few documents",
+         &recovery_result::recovers);
+  const auto add_decile = [&](const std::string& name, const std::string& which, int recovery_result::*at) {
+    const auto put = [&](const std::string& column, const std::string& meaning, auto value) {
+      of.add(column, meaning + which + "; empty where there is none",
+             [=](auto& r) { return r.*at < 0 ? std::nullopt : std::optional(value(r, r.*at)); });
+    };
+    put(name + "_start", "first token of the ",
+        [edges = equal_bins(report.context_length, 10)](auto&, int i) { return edges[i]; });
+    put(name, "mean of the ", [](auto& r, int i) { return r.decile[i].value; });
+  };
+  add_decile("dip", "smallest decile from 30 % of the context to the peak", &recovery_result::dip);
+  add_decile("peak", "largest decile in 50 to 90 % of the context", &recovery_result::peak);
+  add_decile("end", "smallest decile after the peak", &recovery_result::end);
+  of.add("rise", "peak less dip; empty where one is missing", &recovery_result::rise);
+  of.add("fall", "peak less end; empty where one is missing", &recovery_result::fall);
+  c.add("layers", "number of layers of a group", &row::layers);
+  c.add("recovering_layers", "number of layers of a group whose mean profiles recover", &row::recovering_layers);
+  c.add("recovering_heads", "number of heads of a group whose own profiles recover", &row::recovering_heads);
+  return std::move(c).with_rows([&](const auto& f) {
+    for (const auto& g : results)
+      f(row{"model", &g, &g.mean, {}, {}, std::ssize(g.layers), g.recovering_layers(), g.recovering_heads()});
+    if (results.empty()) return;
+    for (const auto& [layer, r] : results[0].layers) f(row{"layer", &results[0], &r, layer});
+    for (const auto& [h, r] : results[0].each)
+      f(row{"head", &results[0], &r, report.heads[h].layer, report.heads[h].q_head});
+  });
 }
 
 }  // namespace qkgeom::examples

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,10 +37,7 @@ struct group_recovery {
 /// fall must have, of errors over many documents; more of fewer (Student's t).
 std::vector<group_recovery> recovery(const model_report& report, double errors = 2);
 
-/// recovery.csv: a row for the mean profile of each group of heads, of each layer and of each head (scope `model`,
-/// `layer`, `head`); dip, peak and end as the first token of their decile, with their means; `recovers` 1 or 0; for
-/// groups the number of layers and of heads whose profile recovers. `_error` is the jackknife over documents.
-void write_recovery_csv(const std::filesystem::path& path, const model_report& report,
-                        const std::vector<group_recovery>& results);
+/// recovery.csv: a row for the mean profile of each group of heads, of each layer and of each head.
+qkgeom::table recovery_table(const model_report& report, const std::vector<group_recovery>& results);
 
 }  // namespace qkgeom::examples

@@ -170,4 +170,42 @@ void write_csv(const std::filesystem::path& path, const table& t) {
   csv.commit();
 }
 
+namespace {
+
+/// Rows of columns.csv.
+struct described_column {
+  std::string file, column, meaning;
+};
+
+/// The rows of a columns.csv whose files are there. Empty for a file that is missing, or of another kind.
+std::vector<described_column> read_columns(const std::filesystem::path& path) {
+  std::vector<described_column> found;
+  if (!std::filesystem::exists(path)) return found;
+  try {
+    const auto known = read_csv(path);
+    for (std::size_t i = 0; i < known.rows(); ++i) {
+      described_column c{known.column("file")[i], known.column("column")[i], known.column("meaning")[i]};
+      if (std::filesystem::exists(path.parent_path() / c.file)) found.push_back(std::move(c));
+    }
+  } catch (const error&) {
+    found.clear();
+  }
+  return found;
+}
+
+}  // namespace
+
+void write_csv(const std::filesystem::path& folder, const std::string& name, const table& t) {
+  write_csv(folder / name, t);
+  auto all = read_columns(folder / "columns.csv");
+  std::erase_if(all, [&](const described_column& c) { return c.file == name; });
+  for (const auto& c : t.columns) all.push_back({name, c.name, c.meaning});
+  table_columns<described_column> c;
+  c.add("file", "", &described_column::file).add("column", "", &described_column::column);
+  c.add("meaning", "", &described_column::meaning);
+  write_csv(folder / "columns.csv", std::move(c).with_rows([&](const auto& f) {
+    for (const auto& row : all) f(row);
+  }));
+}
+
 }  // namespace qkgeom

@@ -150,9 +150,10 @@ class table_columns {
   table_columns& add(const std::string& name, std::string meaning, Value value) {
     using result = std::decay_t<std::invoke_result_t<Value, const Row&>>;
     columns_.push_back({name, std::move(meaning)});
-    if constexpr (requires(result e) { e.error; }) columns_.push_back({name + "_error", "its standard error"});
+    if constexpr (requires(result e) { e.error; })
+      columns_.push_back({name + "_error", "standard error of " + name + " over documents"});
     if constexpr (requires(result e) { e.head_error; })
-      columns_.push_back({name + "_head_error", "its standard error if the heads were drawn from many like them"});
+      columns_.push_back({name + "_head_error", "standard error of " + name + " as heads drawn from many"});
     put_.push_back([value = std::move(value)](const Row& row, std::vector<table_field>& fields) {
       const auto& x = std::invoke(value, row);
       if constexpr (requires { x.error; }) {
@@ -173,6 +174,19 @@ class table_columns {
     return *this;
   }
 
+  /// Returns what adds columns of `part(row)`, a value or a pointer: `c.of(&row::head).add("layer", "number of the
+  /// layer", &head::layer)`.
+  template <class Part>
+  auto of(Part part) {
+    return part_columns<Part>{*this, std::move(part)};
+  }
+
+  /// Returns the table with a row for each element of the list, which must outlive the table.
+  table with_rows(const std::vector<Row>& list) && {
+    return std::move(*this).with_rows([&list](const auto& f) {
+      for (const Row& row : list) f(row);
+    });
+  }
   /// Returns the table of the rows that `each(f)` passes to f. References inside `each` must outlive the table.
   template <class Each>
   table with_rows(Each each) && {
@@ -187,11 +201,38 @@ class table_columns {
   }
 
  private:
+  template <class Part>
+  struct part_columns {
+    table_columns& all;
+    Part part;
+
+    template <class Value>
+    const part_columns& add(const std::string& name, std::string meaning, Value value) const {
+      all.add(name, std::move(meaning), [part = part, value = std::move(value)](const Row& row) {
+        const auto& x = std::invoke(part, row);
+        if constexpr (std::is_pointer_v<std::decay_t<decltype(x)>>)
+          return std::invoke(value, *x);
+        else
+          return std::invoke(value, x);
+      });
+      return *this;
+    }
+    template <class List>
+    const part_columns& add_all(const List& list) const {
+      for (const auto& c : list) add(c.name, c.meaning, c.value);
+      return *this;
+    }
+  };
+
   std::vector<column_text> columns_;
   std::vector<std::function<void(const Row&, std::vector<table_field>&)>> put_;
 };
 
 /// Writes a table as a CSV file, which appears whole or not at all (see `csv_writer`).
 void write_csv(const std::filesystem::path& path, const table& t);
+
+/// Writes a table as the CSV file `name` of a folder, and what its columns mean to the folder's columns.csv, which
+/// keeps the columns of its other files.
+void write_csv(const std::filesystem::path& folder, const std::string& name, const table& t);
 
 }  // namespace qkgeom

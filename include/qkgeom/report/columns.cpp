@@ -31,9 +31,10 @@ const std::vector<head_column>& pca_columns() {
        [](auto& h) { return h.pca.q_linear_share; }},
       {"k_linear_share", "share of the keys' variance that is linear in position",
        [](auto& h) { return h.pca.k_linear_share; }},
-      {"q_linear_share_pc10", "queries over the first ten components: sum of explained variance times r^2",
+      {"q_linear_share_pc10", "sum over the first ten components of explained variance times r^2 of queries",
        [](auto& h) { return share_of_ten(h.pca, h.pca.r_q); }},
-      {"k_linear_share_pc10", "the same of the keys", [](auto& h) { return share_of_ten(h.pca, h.pca.r_k); }}};
+      {"k_linear_share_pc10", "sum over the first ten components of explained variance times r^2 of keys",
+       [](auto& h) { return share_of_ten(h.pca, h.pca.r_k); }}};
   return columns;
 }
 
@@ -41,27 +42,23 @@ const std::vector<head_column>& plasticity_columns() {
   static const std::vector<head_column> columns = {
       {"ap_overall", "plasticity over the context; buckets weigh by their queries",
        [](auto& h) { return h.summaries[0].overall.value; }},
-      {"ap_first_20pct", "the same over buckets whose middle lies in its first fifth",
+      {"ap_first_20pct", "plasticity over buckets whose middle lies in the first fifth of the context",
        [](auto& h) { return h.summaries[0].first20.value; }},
-      {"ap_last_20pct", "the same in its last fifth", [](auto& h) { return h.summaries[0].last20.value; }},
-      {"ap_drop", "first fifth less last", [](auto& h) { return h.summaries[0].drop.value; }},
+      {"ap_last_20pct", "plasticity over buckets whose middle lies in the last fifth",
+       [](auto& h) { return h.summaries[0].last20.value; }},
+      {"ap_drop", "ap_first_20pct less ap_last_20pct", [](auto& h) { return h.summaries[0].drop.value; }},
       {"ap_empirical", "ap_overall of the observed queries, plug-in; empty without `empirical` in `--covariance`",
        [](auto& h) { return h.empirical_summary ? h.empirical_summary->overall.value : std::nan(""); }},
-      {"ap_empirical_unbiased", "n/(n-1) times it",
+      {"ap_empirical_unbiased", "n/(n-1) times ap_empirical",
        [](auto& h) { return h.empirical_unbiased ? h.empirical_unbiased->overall.value : std::nan(""); }},
-      {"ap_overall_error", "its standard error", [](auto& h) { return h.summaries[0].overall.error; }},
-      {"ap_first_20pct_error", "its standard error", [](auto& h) { return h.summaries[0].first20.error; }},
-      {"ap_last_20pct_error", "its standard error", [](auto& h) { return h.summaries[0].last20.error; }},
-      {"ap_drop_error", "its standard error", [](auto& h) { return h.summaries[0].drop.error; }}};
+      {"ap_overall_error", "standard error of ap_overall over documents",
+       [](auto& h) { return h.summaries[0].overall.error; }},
+      {"ap_first_20pct_error", "standard error of ap_first_20pct over documents",
+       [](auto& h) { return h.summaries[0].first20.error; }},
+      {"ap_last_20pct_error", "standard error of ap_last_20pct over documents",
+       [](auto& h) { return h.summaries[0].last20.error; }},
+      {"ap_drop_error", "standard error of ap_drop over documents", [](auto& h) { return h.summaries[0].drop.error; }}};
   return columns;
-}
-
-void add_estimate_names(std::vector<std::string>& names, const std::string& name) {
-  names.insert(names.end(), {name, name + "_error"});
-}
-
-void add_head_estimate_names(std::vector<std::string>& names, const std::string& name) {
-  names.insert(names.end(), {name, name + "_error", name + "_head_error"});
 }
 
 }  // namespace qkgeom

@@ -40,7 +40,7 @@ inline constexpr rotation_number rotation_numbers[] = {
     {"content_var_b", "mean of the two sides' variances along b", [](const auto& r) { return r.content_var_b; }},
     {"var_frac_a", "share of the pooled variance along a", [](const auto& r) { return r.var_frac_a; }},
     {"var_frac_b", "share of the pooled variance along b", [](const auto& r) { return r.var_frac_b; }},
-    {"plane_var_fraction", "sum of these two shares", [](const auto& r) { return r.plane_var_fraction; }},
+    {"plane_var_fraction", "var_frac_a + var_frac_b", [](const auto& r) { return r.plane_var_fraction; }},
     {"residual_pos_r", "largest correlation of position with a direction off a: rounding",
      [](const auto& r) { return r.residual_pos_r; }},
     {"alpha_k_b", "slope of keys along b, per token", [](const auto& r) { return r.bias.alpha_k_b; }},
@@ -58,10 +58,11 @@ inline constexpr rotation_number rotation_numbers[] = {
     {"bias_b_context", "bias_strength_b times L", [](const auto& r) { return r.bias.context_b; }},
     {"score_sd", "standard deviation of the score difference of two keys of one document, queries drawn too",
      [](const auto& r) { return r.score_sd; }},
-    {"score_sd_mean_query", "the same of the mean query", [](const auto& r) { return r.score_sd_mean_query; }},
-    {"bias_context_in_sd", "bias_context over score_sd; 0 if that is 0",
+    {"score_sd_mean_query", "standard deviation of the score difference of two keys of one document, mean query",
+     [](const auto& r) { return r.score_sd_mean_query; }},
+    {"bias_context_in_sd", "bias_context over score_sd; 0 if score_sd is 0",
      [](const auto& r) { return r.bias.context_in_sd; }},
-    {"bias_context_in_sd_mean_query", "bias_context over score_sd_mean_query; 0 if that is 0",
+    {"bias_context_in_sd_mean_query", "bias_context over score_sd_mean_query; 0 if that deviation is 0",
      [](const auto& r) { return r.bias.context_in_sd_mean_query; }},
     {"bias_strength_logits", "bias_strength in logits: times `score_scale`, by default over the root of the head size",
      [](const auto& r) { return r.bias.strength_logits; }},
@@ -78,13 +79,26 @@ const std::vector<head_column>& pca_columns();
 /// Returns the columns of the headline profile's aggregates, their errors, and the observed queries' aggregates.
 const std::vector<head_column>& plasticity_columns();
 
-/// Appends the column names of an `estimate`: NAME, NAME_error.
-void add_estimate_names(std::vector<std::string>& names, const std::string& name);
-/// Adds the fields of these columns to the current row.
-inline void add_estimate(csv_writer& csv, const estimate& e) { csv.add(e.value).add(e.error); }
+/// Meaning of the column `group`.
+inline constexpr const char* group_meaning = "heads: `all`, and `rope` and `nope` where the model has both";
 
-/// Appends the column names of a `head_estimate`: NAME, NAME_error, NAME_head_error.
-void add_head_estimate_names(std::vector<std::string>& names, const std::string& name);
-inline void add_estimate(csv_writer& csv, const head_estimate& e) { csv.add(e.value).add(e.error).add(e.head_error); }
+/// Returns columns that name the head of a row: the first N of layer, `q_head`, k_head and rope, of `head(row)`.
+template <int N, class Row, class Head>
+table_columns<Row> head_columns(Head head, const char* q_head = "q_head") {
+  table_columns<Row> c;
+  const auto of = c.of(head);
+  of.add("layer", "number of the layer", [](auto& h) { return h.layer; });
+  of.add(q_head, "number of the query head", [](auto& h) { return h.q_head; });
+  if constexpr (N > 2) of.add("k_head", "number of the key head that q_head reads", [](auto& h) { return h.k_head; });
+  if constexpr (N > 3) of.add("rope", "1 in layers with rotary embedding, else 0", [](auto& h) { return h.rope; });
+  return c;
+}
+
+/// Adds the columns start and end of a stretch of the context, `stretch(row)`.
+template <class Row, class Stretch>
+void add_stretch(table_columns<Row>& c, const std::string& what, Stretch stretch) {
+  c.of(stretch).add("start", "first token of the " + what, [](auto& s) { return s.start; });
+  c.of(stretch).add("end", "end of the " + what + ", excluded, tokens", [](auto& s) { return s.end; });
+}
 
 }  // namespace qkgeom

@@ -1,54 +1,76 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/report/fit_report.hpp"
 
+#include "qkgeom/report/columns.hpp"
+
 namespace qkgeom {
 
-table fits_table(const std::vector<head_fit>& heads) {
-  table_columns<head_fit> c;
-  c.add("layer", "number of the layer", &head_fit::layer);
-  c.add("q_head", "number of the query head", &head_fit::q_head);
-  c.add("k_head", "number of the key head that it reads", &head_fit::k_head);
-  c.add("n_q_tokens", "queries", &head_fit::queries);
-  c.add("q_R2_pos", "mean over coordinates of the R^2 of their regression on position",
-        [](auto& h) { return h.fit.r2_pos; });
-  c.add("q_beta_norm", "norm of the slope beta of that regression, per token", [](auto& h) { return h.fit.beta_norm; });
-  c.add("q_R2_scalar", "R^2 of log2(t + 1) on the query's projection along beta",
-        [](auto& h) { return h.fit.r2_scalar; });
-  c.add("q_mae_baseline", "mean absolute error of log2(t + 1) about its mean",
-        [](auto& h) { return h.fit.mae_baseline; });
-  c.add("q_mae_proj", "mean absolute error of that regression", [](auto& h) { return h.fit.mae_proj; });
-  c.add("q_mae_ratio", "its ratio to the baseline", [](auto& h) { return h.fit.mae_ratio(); });
-  c.add("q_resid0_skew", "residual on the drift axis: bias-corrected skewness",
-        [](auto& h) { return h.fit.residual.skewness; });
-  c.add("q_resid0_kurt", "its bias-corrected excess kurtosis", [](auto& h) { return h.fit.residual.kurtosis; });
-  c.add("q_resid0_ks", "its Kolmogorov-Smirnov distance from the normal distribution",
-        [](auto& h) { return h.fit.residual.ks_distance; });
-  c.add("q_resid0_ks_p", "the p of that distance", [](auto& h) { return h.fit.residual.ks_p; });
-  const auto add_medians = [&](const std::string& name, const std::string& of, const auto& medians) {
-    const auto add = [&](const char* what, const std::string& meaning, double normality_medians::*m) {
-      c.add(name + what, meaning + of, [=](auto& h) { return medians(h).*m; });
-    };
-    add("_med_abs_skew", "median absolute skewness of ", &normality_medians::abs_skewness);
-    add("_med_abs_kurt", "median absolute excess kurtosis of ", &normality_medians::abs_kurtosis);
-    add("_med_ks", "median Kolmogorov-Smirnov distance of ", &normality_medians::ks_distance);
-    add("_med_ks_p", "median p of that distance of ", &normality_medians::ks_p);
-    add("_frac_ks_p_lt_alpha", "share with p below 0.01 of ", &normality_medians::share_below_alpha);
+namespace {
+
+/// Adds the medians of `of`, things that are tested for normality, under names that begin with `name`; `get` has them.
+template <class Add, class Get>
+void add_medians(const Add& add, const std::string& name, const std::string& of, const Get& get) {
+  const auto one = [&](const char* what, const std::string& meaning, double normality_medians::*m) {
+    add(name + what, meaning + of, [=](const auto& x) { return get(x).*m; });
   };
-  add_medians("q_noise", "coordinates 2..d of the rotated queries", [](auto& h) { return h.fit.noise; });
+  one("_med_abs_skew", "median absolute skewness over ", &normality_medians::abs_skewness);
+  one("_med_abs_kurt", "median absolute excess kurtosis over ", &normality_medians::abs_kurtosis);
+  one("_med_ks", "median Kolmogorov-Smirnov distance from the normal distribution over ",
+      &normality_medians::ks_distance);
+  one("_med_ks_p", "median p of the Kolmogorov-Smirnov distance over ", &normality_medians::ks_p);
+  one("_frac_ks_p_lt_alpha", "share with p below alpha, by default 0.01, of ", &normality_medians::share_below_alpha);
+}
+
+}  // namespace
+
+const std::vector<fit_column>& fit_columns() {
+  static const std::vector<fit_column> columns = [] {
+    std::vector<fit_column> list{
+        {"q_R2_pos", "R^2 of a coordinate's regression on position, mean over coordinates", &fit_checks_result::r2_pos},
+        {"q_beta_norm", "norm of the slope beta of the regression on position, per token",
+         &fit_checks_result::beta_norm},
+        {"q_R2_scalar", "R^2 of log2(t + 1) on the query's projection along beta", &fit_checks_result::r2_scalar},
+        {"q_mae_baseline", "mean absolute error of log2(t + 1) about its mean", &fit_checks_result::mae_baseline},
+        {"q_mae_proj", "mean absolute error of log2(t + 1) by its regression on the projection",
+         &fit_checks_result::mae_proj},
+        {"q_mae_ratio", "q_mae_proj over q_mae_baseline", &fit_checks_result::mae_ratio},
+        {"q_resid0_skew", "bias-corrected skewness of the residual on the drift axis",
+         [](auto& f) { return f.residual.skewness; }},
+        {"q_resid0_kurt", "bias-corrected excess kurtosis of the residual",
+         [](auto& f) { return f.residual.kurtosis; }},
+        {"q_resid0_ks", "Kolmogorov-Smirnov distance of the residual from the normal distribution",
+         [](auto& f) { return f.residual.ks_distance; }},
+        {"q_resid0_ks_p", "p of the residual's Kolmogorov-Smirnov distance", [](auto& f) { return f.residual.ks_p; }}};
+    add_medians(
+        [&](auto name, auto meaning, auto value) {
+          list.push_back({name, meaning, value});
+        },
+        "q_noise", "coordinates 2..d of the rotated queries", [](const fit_checks_result& f) { return f.noise; });
+    return list;
+  }();
+  return columns;
+}
+
+table fits_table(const std::vector<head_fit>& heads) {
+  auto c = head_columns<3, head_fit>(std::identity());
+  c.add("n_q_tokens", "number of queries", &head_fit::queries);
+  c.of(&head_fit::fit).add_all(fit_columns());
   c.add("score_pairs", "score differences tested: up to 64 pairs of keys per query bucket of 8 queries or more",
         [](auto& h) { return h.scores.all.samples; });
-  add_medians("score", "q.(k_i - k_j) over a bucket's queries", [](auto& h) { return h.scores.all; });
+  add_medians([&](auto name, auto meaning, auto value) { c.add(name, meaning, value); }, "score",
+              "score differences q.(k_i - k_j), each over a bucket's queries",
+              [](const head_fit& h) { return h.scores.all; });
   c.add("alpha_pos", "the queries' coordinate on the drift axis at position 0, by regression", &head_fit::alpha_pos);
-  c.add("beta_pos", "its slope, per token", &head_fit::beta_pos);
-  c.add("beta_pos_error", "sandwich over documents, empty below three", [](auto& h) { return h.drift.standard_error; });
-  c.add("beta_pos_p", "p of no drift, by sign flips of documents, empty below two", [](auto& h) { return h.drift.p; });
-  c.add("beta_pos_p_least", "the smallest p that so many documents can give", [](auto& h) { return h.drift.least_p; });
-  c.add("documents", "documents that have queries", [](auto& h) { return h.drift.documents; });
+  c.add("beta_pos", "slope of the queries' coordinate on the drift axis, per token", &head_fit::beta_pos);
+  c.add("beta_pos_error", "sandwich error of beta_pos over documents; empty below three",
+        [](auto& h) { return h.drift.standard_error; });
+  c.add("beta_pos_p", "p of no drift, by sign flips of documents; empty below two", [](auto& h) { return h.drift.p; });
+  c.add("beta_pos_p_least", "smallest p that so many documents can give: 2^(1 - documents), 1/2000 from twelve on",
+        [](auto& h) { return h.drift.least_p; });
+  c.add("documents", "number of documents that have queries", [](auto& h) { return h.drift.documents; });
   c.add("sigma2_pos", "residual variance on the drift axis (n - 2)", &head_fit::sigma2_pos);
-  c.add("r2_axis", "R^2 of that regression", &head_fit::r2_axis);
-  return std::move(c).with_rows([&heads](const auto& f) {
-    for (const auto& h : heads) f(h);
-  });
+  c.add("r2_axis", "R^2 of the regression on the drift axis", &head_fit::r2_axis);
+  return std::move(c).with_rows(heads);
 }
 
 plasticity_profile_result plasticity_gap(const plasticity_profile_result& gaussian,
@@ -81,22 +103,20 @@ plasticity_profile_result plasticity_gap(const plasticity_profile_result& gaussi
 
 table gaps_table(const model_report& report) {
   struct row {
-    const head_report& head;
+    const head_report* head;
     std::size_t b;
-    const profile_bucket& gap;
+    const profile_bucket* gap;
     std::string_view covariance;
   };
-  table_columns<row> c;
-  c.add("layer", "number of the layer", [](auto& r) { return r.head.layer; });
-  c.add("q_head", "number of the query head", [](auto& r) { return r.head.q_head; });
+  auto c = head_columns<2, row>(&row::head);
   c.add("q_bucket", "query bucket, from 0", &row::b);
-  c.add("start", "its first token", [](auto& r) { return r.gap.start; });
-  c.add("end", "one past its last token", [](auto& r) { return r.gap.end; });
-  c.add("gap", "plasticity under the query model minus that of the observed queries (unbiased)",
-        [](auto& r) { return r.gap.plasticity; });
-  c.add("standard_error", "of the difference", [](auto& r) { return r.gap.standard_error; });
-  c.add("pairs", "pairs of keys admitted", [](auto& r) { return r.gap.pairs; });
-  c.add("queries", "queries in the bucket", [](auto& r) { return r.gap.queries; });
+  add_stretch(c, "query bucket", &row::gap);
+  c.of(&row::gap)
+      .add("gap", "plasticity under the query model less the unbiased plasticity of the observed queries",
+           &profile_bucket::plasticity)
+      .add("standard_error", "standard error of gap over documents", &profile_bucket::standard_error)
+      .add("pairs", "number of pairs of keys admitted", &profile_bucket::pairs)
+      .add("queries", "number of queries in the bucket", &profile_bucket::queries);
   c.add("covariance", "query model", &row::covariance);
   return std::move(c).with_rows([&report](const auto& f) {
     for (const auto& h : report.heads) {
@@ -104,7 +124,7 @@ table gaps_table(const model_report& report) {
       const auto observed = unbiased(*h.empirical);
       for (const auto& p : h.profiles) {
         const auto gap = plasticity_gap(p, observed);
-        for (std::size_t b = 0; b < gap.buckets.size(); ++b) f(row{h, b, gap.buckets[b], p.covariance});
+        for (std::size_t b = 0; b < gap.buckets.size(); ++b) f(row{&h, b, &gap.buckets[b], p.covariance});
       }
     }
   });

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -92,6 +94,15 @@ struct head_fit {
 template <context Context, class T>
 std::vector<head_fit> fit_layer(Context& ctx, const layer_view<T>& all, const layer_names& names,
                                 const bucket_edges& buckets, const fit_options& options = {});
+
+/// A column of the fit of a head's queries.
+struct fit_column {
+  std::string name, meaning;
+  std::function<double(const fit_checks_result&)> value;
+};
+
+/// Returns the columns of fits.csv from q_R2_pos to q_noise_frac_ks_p_lt_alpha.
+const std::vector<fit_column>& fit_columns();
 
 /// Returns fits.csv: a row per head; the fit columns under the names of the author's tool, then this library's.
 table fits_table(const std::vector<head_fit>& heads);

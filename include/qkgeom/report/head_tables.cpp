@@ -24,90 +24,78 @@ void require_plasticity(const char* name, const std::vector<head_report>& heads)
             " has no profile (analysis_options::plasticity)");
 }
 
-/// Passes on the heads of a report as rows.
-auto each_head(const model_report& report) {
-  return [&report](const auto& f) {
-    for (const auto& h : report.heads) f(h);
-  };
-}
-
-/// Returns the columns that name the head of a row.
-template <class Row>
-table_columns<Row> columns_of_head_rows(const char* q_head = "q_head") {
-  table_columns<Row> c;
-  c.add("layer", "number of the layer", [](auto& r) { return r.head.layer; });
-  c.add(q_head, "number of the query head", [](auto& r) { return r.head.q_head; });
-  return c;
-}
-
 }  // namespace
 
 table heads_table(const model_report& report) {
   require_geometry("heads.csv", report.heads);
   require_plasticity("heads.csv", report.heads);
-  table_columns<head_report> c;
-  c.add("layer", "number of the layer", &head_report::layer);
-  c.add("q_head", "number of the query head", &head_report::q_head);
-  c.add("k_head", "number of the key head that it reads", &head_report::k_head);
-  c.add("rope", "whether the layer has rotary embedding", &head_report::rope);
+  auto c = head_columns<4, head_report>(std::identity());
   c.add("window", "tokens that the layer sees; empty: all", &head_report::window);
-  c.add("head_class", "class by the correlations of component 0, against `--low` and `--high`",
+  c.add("head_class",
+        "`position_dominated`, `q_positional`, `k_positional`, `content_focused` or `mixed`, on component 0 by `--low` "
+        "and "
+        "`--high`",
         [](auto& h) { return name_of(h.pca.head_class); });
   c.add_all(pca_columns()).add_all(rotation_columns());
-  c.add("covariance", "query model behind the columns ap_*", [](auto& h) { return h.profiles[0].covariance; });
-  c.add("pairs", "pairs of keys, summed over query buckets", [](auto& h) { return h.summaries[0].pairs; });
+  c.add("covariance", "query model behind the columns `ap_*`: the first of `--covariance`",
+        [](auto& h) { return h.profiles[0].covariance; });
+  c.add("pairs", "number of pairs of keys, summed over query buckets", [](auto& h) { return h.summaries[0].pairs; });
   c.add_all(plasticity_columns());
-  return std::move(c).with_rows(each_head(report));
+  return std::move(c).with_rows(report.heads);
 }
 
 table qk_table(const model_report& report) {
   struct component {
-    const head_report& head;
+    const head_report* head;
     std::size_t j;
   };
-  auto c = columns_of_head_rows<component>("head");
-  c.add("pc", "component, from 0", [](auto& r) { return r.j; });
-  c.add("r_q", "correlation of queries with position", [](auto& r) { return r.head.pca.r_q[r.j]; });
-  c.add("r_k", "correlation of keys with position", [](auto& r) { return r.head.pca.r_k[r.j]; });
+  auto c = head_columns<2, component>(&component::head, "head");
+  c.add("pc", "principal component, from 0, by falling variance", [](auto& r) { return r.j; });
+  c.add("r_q", "correlation of queries with position; 0 if either does not vary",
+        [](auto& r) { return r.head->pca.r_q[r.j]; });
+  c.add("r_k", "correlation of keys with position; 0 if either does not vary",
+        [](auto& r) { return r.head->pca.r_k[r.j]; });
   c.add("explained_variance", "share of the pooled variance",
-        [](auto& r) { return r.head.pca.explained_variance[r.j]; });
+        [](auto& r) { return r.head->pca.explained_variance[r.j]; });
   return std::move(c).with_rows([&report](const auto& f) {
     for (const auto& h : report.heads)
-      for (std::size_t j = 0; j < h.pca.r_q.size(); ++j) f(component{h, j});
+      for (std::size_t j = 0; j < h.pca.r_q.size(); ++j) f(component{&h, j});
   });
 }
 
 table rotated_table(const model_report& report) {
   require_geometry("rotated.csv", report.heads);
-  table_columns<head_report> c;
-  c.add("layer", "number of the layer", &head_report::layer);
-  c.add("head", "number of the query head", &head_report::q_head);
-  c.add("k_head", "number of the key head that it reads", &head_report::k_head);
-  return std::move(c.add_all(rotation_columns())).with_rows(each_head(report));
+  auto c = head_columns<3, head_report>(std::identity(), "head");
+  return std::move(c.add_all(rotation_columns())).with_rows(report.heads);
 }
 
 table profile_table(const model_report& report) {
   struct head_bucket {
-    const head_report& head;
+    const head_report* head;
     std::size_t b;
-    const profile_bucket& bucket;
+    const profile_bucket* bucket;
     std::string_view model;
   };
-  auto c = columns_of_head_rows<head_bucket>();
+  auto c = head_columns<2, head_bucket>(&head_bucket::head);
   c.add("q_bucket", "query bucket, from 0", [](auto& r) { return r.b; });
-  c.add("start", "its first token", [](auto& r) { return r.bucket.start; });
-  c.add("end", "one past its last token", [](auto& r) { return r.bucket.end; });
-  c.add("plasticity", "mean over its pairs", [](auto& r) { return r.bucket.plasticity; });
-  c.add("standard_error", "its standard error", [](auto& r) { return r.bucket.standard_error; });
-  c.add("pairs", "pairs of keys admitted", [](auto& r) { return r.bucket.pairs; });
-  c.add("queries", "queries in the bucket", [](auto& r) { return r.bucket.queries; });
-  c.add("covariance", "query model, or `empirical` (plug-in) and `empirical_unbiased` (n/(n-1) times it)",
-        [](auto& r) { return r.model; });
-  c.add("sampling_error", "standard error that drawing pairs adds; 0 where all were used",
-        [](auto& r) { return r.bucket.sampling_error; });
+  add_stretch(c, "query bucket", &head_bucket::bucket);
+  c.of(&head_bucket::bucket)
+      .add("plasticity", "mean over the bucket's pairs", &profile_bucket::plasticity)
+      .add("standard_error", "standard error of plasticity over documents", &profile_bucket::standard_error)
+      .add("pairs", "number of pairs of keys admitted", &profile_bucket::pairs)
+      .add("queries", "number of queries in the bucket", &profile_bucket::queries);
+  c.add("covariance",
+        "query model `diagonal`, `full`, `joint` or `linear_drift`, or the observed queries: `empirical` (plug-in), "
+        "`empirical_unbiased` (n/(n-1) times it)",
+        &head_bucket::model);
+  c.of(&head_bucket::bucket)
+      .add("sampling_error",
+           "standard error that drawing pairs (`--pairs sampled:N`) adds, against the mean over all pairs; 0 where all "
+           "were used",
+           &profile_bucket::sampling_error);
   return std::move(c).with_rows([&report](const auto& f) {
     const auto rows = [&](const head_report& h, const plasticity_profile_result& p, std::string_view model) {
-      for (std::size_t b = 0; b < p.buckets.size(); ++b) f(head_bucket{h, b, p.buckets[b], model});
+      for (std::size_t b = 0; b < p.buckets.size(); ++b) f(head_bucket{&h, b, &p.buckets[b], model});
     };
     for (const auto& h : report.heads) {
       for (const auto& p : h.profiles) rows(h, p, p.covariance);
@@ -120,16 +108,17 @@ table profile_table(const model_report& report) {
 
 table heatmap_table(const model_report& report) {
   struct head_cell {
-    const head_report& head;
+    const head_report* head;
     const plasticity_heatmap& map;
     index_t i, j;
   };
-  auto c = columns_of_head_rows<head_cell>();
-  c.add("key_distance", "tokens between the keys: the cell's lower edge", [](auto& r) { return r.i * r.map.cell; });
-  c.add("query_distance", "tokens from the keys' middle to the query: the cell's lower edge",
+  auto c = head_columns<2, head_cell>(&head_cell::head);
+  c.add("key_distance", "distance between the two keys, tokens: the cell's lower edge",
+        [](auto& r) { return r.i * r.map.cell; });
+  c.add("query_distance", "distance from the keys' middle to the query, tokens: the cell's lower edge",
         [](auto& r) { return r.j * r.map.cell; });
   c.add("plasticity", "mean over the cell's pairs", [](auto& r) { return r.map.mean(r.i, r.j); });
-  c.add("pairs", "how many pairs; drawn pairs count for those they stand for",
+  c.add("pairs", "number of pairs; a drawn pair counts for all that it stands for",
         [](auto& r) { return r.map.weight[r.i * r.map.width + r.j]; });
   return std::move(c).with_rows([&report](const auto& f) {
     for (const auto& h : report.heads) {
@@ -137,7 +126,7 @@ table heatmap_table(const model_report& report) {
       const auto& map = h.profiles[0].heatmap;
       for (index_t i = 0; i < map.width; ++i)
         for (index_t j = 0; j < map.width; ++j)
-          if (map.weight[i * map.width + j] > 0) f(head_cell{h, map, i, j});
+          if (map.weight[i * map.width + j] > 0) f(head_cell{&h, map, i, j});
     }
   });
 }
@@ -145,24 +134,26 @@ table heatmap_table(const model_report& report) {
 table bins_table(const model_report& report) {
   require_plasticity("bins.csv", report.heads);
   struct head_bin {
-    const head_report& head;
+    const head_report* head;
     const char* kind;
     const bin_mean& bin;
   };
-  auto c = columns_of_head_rows<head_bin>();
+  auto c = head_columns<2, head_bin>(&head_bin::head);
   c.add("kind", "`quintile`, `decile`, `length` (0 to L/16, then doubling)", [](auto& r) { return r.kind; });
-  c.add("start", "first token of the bin, may be a fraction", [](auto& r) { return r.bin.start; });
-  c.add("end", "its end, may be a fraction", [](auto& r) { return r.bin.end; });
-  c.add("plasticity", "mean over the query buckets whose middle lies in the bin, by their queries",
+  c.add("start", "beginning of the bin, tokens, may be a fraction", [](auto& r) { return r.bin.start; });
+  c.add("end", "end of the bin, tokens, may be a fraction", [](auto& r) { return r.bin.end; });
+  c.add("plasticity",
+        "mean over the query buckets whose middle lies in the bin, by their queries; empty where there is none",
         [](auto& r) { return r.bin.plasticity.value; });
-  c.add("standard_error", "its standard error", [](auto& r) { return r.bin.plasticity.error; });
+  c.add("standard_error", "standard error of plasticity over documents",
+        [](auto& r) { return r.bin.plasticity.error; });
   return std::move(c).with_rows([&report](const auto& f) {
     const std::pair<const char*, std::vector<double>> kinds[] = {{"quintile", equal_bins(report.context_length, 5)},
                                                                  {"decile", equal_bins(report.context_length, 10)},
                                                                  {"length", length_bins(report.context_length)}};
     for (const auto& h : report.heads)
       for (const auto& [kind, edges] : kinds)
-        for (const auto& bin : bin_means(h.profiles[0], edges)) f(head_bin{h, kind, bin});
+        for (const auto& bin : bin_means(h.profiles[0], edges)) f(head_bin{&h, kind, bin});
   });
 }
 
@@ -174,13 +165,14 @@ table model_report_table(const model_report& report) {
     std::array<double, 10> decile;
   };
   table_columns<model_means> c;
-  c.add("model", "its name", &model_means::model);
+  c.add("model", "name of the model", &model_means::model);
   c.add("ap_overall", "mean over heads of ap_overall", [](auto& m) { return m.all.overall.value; });
   c.add("ap_first_20pct", "mean over heads of ap_first_20pct", [](auto& m) { return m.all.first20.value; });
   c.add("ap_last_20pct", "mean over heads of ap_last_20pct", [](auto& m) { return m.all.last20.value; });
   c.add("ap_drop", "mean over heads of ap_drop", [](auto& m) { return m.all.drop.value; });
   for (std::size_t i = 0; i < 10; ++i)
-    c.add("ap_decile_" + std::to_string(i + 1), "mean over heads in this tenth of the context",
+    c.add("ap_decile_" + std::to_string(i + 1),
+          "mean over heads in a tenth of the context, numbered from its beginning",
           [i](auto& m) { return m.decile[i]; });
   return std::move(c).with_rows([&report](const auto& f) {
     std::array<double, 10> mean{}, count{};
@@ -211,7 +203,7 @@ namespace {
 
 /// A row of components.csv, for a query bucket or a cell of the heatmap.
 struct term_row {
-  const head_report& head;
+  const head_report* head;
   std::string_view covariance;
   const char* level;
   std::optional<std::size_t> bucket{};
@@ -226,7 +218,7 @@ void bucket_terms(const head_report& h, const plasticity_profile_result& profile
   for (index_t p = 0; p < pair_terms; ++p) terms.push_back(term_profile(profile, static_cast<pair_term>(p)));
   for (std::size_t b = 0; b < profile.buckets.size(); ++b) {
     const auto& bucket = profile.buckets[b];
-    term_row row{h, profile.covariance, "bucket", b, bucket.start, bucket.end};
+    term_row row{&h, profile.covariance, "bucket", b, bucket.start, bucket.end};
     row.pairs = field_of(bucket.pairs);
     row.means[0] = {bucket.plasticity, bucket.standard_error};
     for (std::size_t p = 0; p < pair_terms; ++p)
@@ -243,7 +235,7 @@ void cell_terms(const head_report& h, const plasticity_profile_result& profile, 
     for (index_t j = 0; j < map.width; ++j) {
       const double weight = map.terms.weight[i * map.width + j];
       if (!(weight > 0)) continue;
-      term_row row{h, profile.covariance, "cell"};
+      term_row row{&h, profile.covariance, "cell"};
       row.key_distance = i * map.cell;
       row.query_distance = j * map.cell;
       row.pairs = weight;
@@ -257,23 +249,24 @@ void cell_terms(const head_report& h, const plasticity_profile_result& profile, 
 
 table components_table(const model_report& report) {
   constexpr const char* meanings[] = {
-      "probability that the later key scores higher",
-      "abs(delta_1 (alpha + beta tau)), a term of the mean score difference m",
-      "abs(delta'mu_b), the other term of m",
-      "delta_1^2 times the variance of eps, a term of the variance v of the score difference",
-      "delta'Sigma_b delta, the other term of v",
-      "contribution to v of the covariance of the first coordinate with the others",
+      "probability that the later key of a pair scores higher",
+      "abs(delta_1 (alpha + beta tau)), drift term of the mean score difference m",
+      "abs(delta'mu_b), content term of m",
+      "delta_1^2 times the variance of eps (sigma_pos^2, under `joint` the bucket's own), drift term of the variance v",
+      "delta'Sigma_b delta, content term of v",
+      "contribution to v of the covariance of the first coordinate with the others: rounding except under `joint`",
       "abs(m) / sqrt(v)"};
   static_assert(std::size(meanings) == pair_terms);
-  auto c = columns_of_head_rows<term_row>();
+  auto c = head_columns<2, term_row>(&term_row::head);
   c.add("covariance", "query model", &term_row::covariance);
   c.add("level", "`bucket`: a row per query bucket; `cell`: a row per heatmap cell", &term_row::level);
   c.add("q_bucket", "query bucket, from 0; empty for cells", &term_row::bucket);
-  c.add("start", "its first token", &term_row::start);
-  c.add("end", "one past its last token", &term_row::end);
-  c.add("key_distance", "of the cell, as in heatmap.csv; empty for buckets", &term_row::key_distance);
-  c.add("query_distance", "of the cell, as in heatmap.csv; empty for buckets", &term_row::query_distance);
-  c.add("pairs", "pairs of keys", &term_row::pairs);
+  c.add("start", "first token of the query bucket; empty for cells", &term_row::start);
+  c.add("end", "end of the query bucket, excluded, tokens; empty for cells", &term_row::end);
+  c.add("key_distance", "distance between the two keys, as in heatmap.csv; empty for buckets", &term_row::key_distance);
+  c.add("query_distance", "distance from the keys' middle to the query, as in heatmap.csv; empty for buckets",
+        &term_row::query_distance);
+  c.add("pairs", "number of pairs of keys", &term_row::pairs);
   c.add("plasticity", "mean over the pairs", [](auto& r) { return r.means[0]; });
   for (std::size_t p = 0; p < pair_terms; ++p)
     c.add(std::string(name_of(static_cast<pair_term>(p))), meanings[p], [p](auto& r) { return r.means[1 + p]; });
@@ -298,21 +291,22 @@ table components_table(const model_report& report) {
 table later_keys_table(const model_report& report) {
   require_plasticity("later_keys.csv", report.heads);
   struct row {
-    const head_report& head;
+    const head_report* head;
     later_key_summary s;
   };
-  auto c = columns_of_head_rows<row>();
-  c.add("rope", "whether the layer has rotary embedding", [](auto& r) { return r.head.rope; });
-  c.add("covariance", "query model", [](auto& r) { return r.head.profiles[0].covariance; });
-  c.add("bias_strength", "as in heads.csv", [](auto& r) { return r.s.bias_strength; });
-  c.add("later_wins", "probability that the later key scores higher", [](auto& r) { return r.s.later_wins; });
-  c.add("favoured_wins", "probability for the key that the bias favours; empty without a bias",
+  auto c = head_columns<2, row>(&row::head);
+  c.of(&row::head).add("rope", "1 in layers with rotary embedding, else 0", &head_report::rope);
+  c.add("covariance", "query model", [](auto& r) { return r.head->profiles[0].covariance; });
+  c.add("bias_strength", "mu_q_a alpha_k, score per token, as in heads.csv", [](auto& r) { return r.s.bias_strength; });
+  c.add("later_wins", "probability that the later key of a pair scores higher, over the context",
+        [](auto& r) { return r.s.later_wins; });
+  c.add("favoured_wins", "probability that the key that the bias favours scores higher; empty without a bias",
         [](auto& r) { return r.s.favoured_wins.value; });
-  c.add("agrees", "whether favoured_wins is above 1/2", [](auto& r) { return r.s.agrees; });
-  c.add("agreeing_share", "share of the query buckets, by weight, where it is",
+  c.add("agrees", "1 if favoured_wins is above 1/2", [](auto& r) { return r.s.agrees; });
+  c.add("agreeing_share", "share of the query buckets, by queries, where the key that the bias favours wins more often",
         [](auto& r) { return r.s.agreeing_share; });
   return std::move(c).with_rows([&report](const auto& f) {
-    for (const auto& h : report.heads) f(row{h, later_keys(h, report.context_length)});
+    for (const auto& h : report.heads) f(row{&h, later_keys(h, report.context_length)});
   });
 }
 
@@ -320,29 +314,29 @@ table bucket_table_table(const model_report& report, const std::vector<plasticit
   require(tables.size() == report.heads.size(), "bucket_table.csv: ", tables.size(), " tables for ",
           report.heads.size(), " heads");
   struct row {
-    const head_report& head;
+    const head_report* head;
     const plasticity_bucket_table& of;
     index_t b, k;
-    const profile_bucket& cell;
+    const profile_bucket* cell;
   };
-  auto c = columns_of_head_rows<row>();
-  c.add("k_head", "number of the key head that it reads", [](auto& r) { return r.head.k_head; });
+  auto c = head_columns<3, row>(&row::head);
   c.add("q_bucket", "query bucket, from 0", &row::b);
   c.add("k_bucket", "key bucket, from 0", &row::k);
-  c.add("q_start", "first token of the query bucket", [](auto& r) { return r.cell.start; });
-  c.add("q_end", "one past its last token", [](auto& r) { return r.cell.end; });
+  c.add("q_start", "first token of the query bucket", [](auto& r) { return r.cell->start; });
+  c.add("q_end", "end of the query bucket, excluded, tokens", [](auto& r) { return r.cell->end; });
   c.add("k_start", "first token of the key bucket", [](auto& r) { return r.of.key_buckets.start(r.k); });
-  c.add("k_end", "one past its last token", [](auto& r) { return r.of.key_buckets.end(r.k); });
-  c.add("plasticity", "mean over the pairs", [](auto& r) { return r.cell.plasticity; });
-  c.add("standard_error", "its standard error", [](auto& r) { return r.cell.standard_error; });
-  c.add("sampling_error", "standard error that drawing pairs adds", [](auto& r) { return r.cell.sampling_error; });
-  c.add("pairs", "pairs of keys", [](auto& r) { return r.cell.pairs; });
+  c.add("k_end", "end of the key bucket, excluded, tokens", [](auto& r) { return r.of.key_buckets.end(r.k); });
+  c.of(&row::cell)
+      .add("plasticity", "mean over the pairs", &profile_bucket::plasticity)
+      .add("standard_error", "standard error of plasticity over documents", &profile_bucket::standard_error)
+      .add("sampling_error", "standard error that drawing pairs adds", &profile_bucket::sampling_error)
+      .add("pairs", "number of pairs of keys", &profile_bucket::pairs);
   c.add("covariance", "query model", [](auto& r) { return r.of.covariance; });
   return std::move(c).with_rows([&report, &tables](const auto& f) {
     for (std::size_t i = 0; i < tables.size(); ++i)
       for (index_t b = 0; b < tables[i].query_buckets.count(); ++b)
         for (index_t k = 0; k < tables[i].key_buckets.count(); ++k)
-          if (const auto& cell = tables[i].cell(b, k); cell.pairs > 0) f(row{report.heads[i], tables[i], b, k, cell});
+          if (const auto& cell = tables[i].cell(b, k); cell.pairs > 0) f(row{&report.heads[i], tables[i], b, k, &cell});
   });
 }
 
@@ -391,13 +385,15 @@ table model_heatmap_table(const std::vector<model_heatmap>& maps) {
     index_t i, j, at;
   };
   table_columns<row> c;
-  c.add("group", "heads: all, or those of RoPE or of NoPE layers", [](auto& r) { return r.map.group; });
-  c.add("key_distance", "as in heatmap.csv", [](auto& r) { return r.i * r.map.cell; });
-  c.add("query_distance", "as in heatmap.csv", [](auto& r) { return r.j * r.map.cell; });
+  c.add("group", group_meaning, [](auto& r) { return r.map.group; });
+  c.add("key_distance", "distance between the two keys, as in heatmap.csv", [](auto& r) { return r.i * r.map.cell; });
+  c.add("query_distance", "distance from the keys' middle to the query, as in heatmap.csv",
+        [](auto& r) { return r.j * r.map.cell; });
   c.add("plasticity", "mean of the heads' means in the cell", [](auto& r) { return r.map.plasticity[r.at]; });
-  c.add("head_error", "its standard error of drawing the heads", [](auto& r) { return r.map.head_error[r.at]; });
-  c.add("heads", "heads with enough pairs there", [](auto& r) { return r.map.heads[r.at]; });
-  c.add("pairs", "their pairs", [](auto& r) { return r.map.pairs[r.at]; });
+  c.add("head_error", "standard error of plasticity as heads drawn from many",
+        [](auto& r) { return r.map.head_error[r.at]; });
+  c.add("heads", "number of heads with 30 pairs in the cell", [](auto& r) { return r.map.heads[r.at]; });
+  c.add("pairs", "number of pairs of these heads", [](auto& r) { return r.map.pairs[r.at]; });
   return std::move(c).with_rows([&maps](const auto& f) {
     for (const auto& m : maps)
       for (index_t i = 0; i < m.width; ++i)
@@ -411,8 +407,7 @@ namespace {
 /// Returns the columns that name the head and the query model in tables of the decay theorem.
 template <class Row>
 table_columns<Row> decay_columns() {
-  auto c = columns_of_head_rows<Row>();
-  c.add("k_head", "number of the key head that it reads", [](auto& r) { return r.head.k_head; });
+  auto c = head_columns<3, Row>(&Row::head);
   c.add("covariance", "`full` (each bucket's own) or `pooled` (one for all, as the theorem assumes)",
         [](auto& r) { return r.result.covariance; });
   return c;
@@ -422,14 +417,15 @@ table_columns<Row> decay_columns() {
 
 table decay_table(const std::vector<head_decay>& heads) {
   struct row {
-    const head_decay& head;
+    const head_decay* head;
     const decay_result& result;
   };
   auto c = decay_columns<row>();
-  c.add("alpha_pos", "of the query model", [](auto& r) { return r.result.alpha_pos; });
-  c.add("beta_pos", "of the query model; 0: the theorem says nothing", [](auto& r) { return r.result.beta_pos; });
-  c.add("pairs", "pairs of keys drawn", [](auto& r) { return r.result.pairs; });
-  c.add("all_pairs", "how many there are", [](auto& r) { return r.result.all_pairs; });
+  c.add("alpha_pos", "constant of the drift in the query model", [](auto& r) { return r.result.alpha_pos; });
+  c.add("beta_pos", "slope of the drift in the query model, per token; 0: the theorem says nothing",
+        [](auto& r) { return r.result.beta_pos; });
+  c.add("pairs", "number of pairs of keys drawn", [](auto& r) { return r.result.pairs; });
+  c.add("all_pairs", "number of pairs that there are", [](auto& r) { return r.result.all_pairs; });
   const auto add_spread = [&](const std::string& name, const char* meaning, decay_spread decay_result::*s) {
     c.add(name + "_p10", meaning, [s](auto& r) { return (r.result.*s).p10; });
     c.add(name + "_median", meaning, [s](auto& r) { return (r.result.*s).median; });
@@ -445,67 +441,70 @@ table decay_table(const std::vector<head_decay>& heads) {
   c.add("variance_slope", "mean over pairs of the slope of v against t",
         [](auto& r) { return r.result.variance_slope_mean; });
   c.add("pi_0", "share of pairs with delta_1 = 0", [](auto& r) { return r.result.pi_0; });
-  c.add("ap_infinity", "pi_0 times their plasticity (4.15, A.9)", [](auto& r) { return r.result.ap_infinity; });
+  c.add("ap_infinity", "pi_0 times the plasticity of these pairs (4.15, A.9)",
+        [](auto& r) { return r.result.ap_infinity; });
   c.add("past", "share of pairs and buckets with t of T_0 or more", [](auto& r) { return r.result.past; });
-  c.add("broken", "share where there, plasticity exceeds exp(-gamma^2 t^2 / 8)",
+  c.add("broken", "share of these pairs and buckets whose plasticity exceeds exp(-gamma^2 t^2 / 8)",
         [](auto& r) { return r.result.broken; });
   return std::move(c).with_rows([&heads](const auto& f) {
     for (const auto& h : heads)
-      for (const auto* r : {&h.decay.full, &h.decay.pooled}) f(row{h, *r});
+      for (const auto* r : {&h.decay.full, &h.decay.pooled}) f(row{&h, *r});
   });
 }
 
 table decay_profile_table(const std::vector<head_decay>& heads) {
   struct row {
-    const head_decay& head;
+    const head_decay* head;
     const decay_result& result;
-    const decay_bucket& bucket;
+    const decay_bucket* bucket;
   };
   auto c = decay_columns<row>();
-  c.add("start", "first token of the query bucket", [](auto& r) { return r.bucket.start; });
-  c.add("end", "one past its last token", [](auto& r) { return r.bucket.end; });
-  c.add("tau", "query position, tokens", [](auto& r) { return r.bucket.tau; });
-  c.add("pairs", "pairs drawn that the bucket admits", [](auto& r) { return r.bucket.pairs; });
-  c.add("plasticity", "AP_t", [](auto& r) { return r.bucket.plasticity; });
-  c.add("bound", "mean of min(1, exp(-gamma^2 t^2 / 8))", [](auto& r) { return r.bucket.bound; });
-  c.add("promised", "the same with 1 for pairs before their T_0, of which the theorem says nothing",
-        [](auto& r) { return r.bucket.promised; });
-  c.add("past", "share as in decay.csv", [](auto& r) { return r.bucket.past; });
-  c.add("broken", "share as in decay.csv", [](auto& r) { return r.bucket.broken; });
+  add_stretch(c, "query bucket", &row::bucket);
+  c.of(&row::bucket)
+      .add("tau", "query position, tokens", &decay_bucket::tau)
+      .add("pairs", "number of pairs drawn that the bucket admits", &decay_bucket::pairs)
+      .add("plasticity", "AP_t, mean over the pairs", &decay_bucket::plasticity)
+      .add("bound", "mean of min(1, exp(-gamma^2 t^2 / 8))", &decay_bucket::bound)
+      .add("promised", "bound with 1 for pairs before their T_0, of which the theorem says nothing",
+           &decay_bucket::promised)
+      .add("past", "share of pairs with t of T_0 or more", &decay_bucket::past)
+      .add("broken", "share of these pairs whose plasticity exceeds exp(-gamma^2 t^2 / 8)", &decay_bucket::broken);
   return std::move(c).with_rows([&heads](const auto& f) {
     for (const auto& h : heads)
       for (const auto* r : {&h.decay.full, &h.decay.pooled})
-        for (const auto& b : r->buckets) f(row{h, *r, b});
+        for (const auto& b : r->buckets) f(row{&h, *r, &b});
   });
 }
 
 table complement_table(const std::vector<head_complement>& heads) {
   struct row {
-    const head_complement& head;
+    const head_complement* head;
     std::size_t p;
     const complement_plane& plane;
   };
-  auto c = columns_of_head_rows<row>();
-  c.add("k_head", "number of the key head that it reads", [](auto& r) { return r.head.k_head; });
-  c.add("plane", "from 0, by falling variance", &row::p);
+  auto c = head_columns<3, row>(&row::head);
+  c.add("plane", "number of the plane, from 0, by falling variance", &row::p);
   c.add("variance_share", "share of the pooled variance", [](auto& r) { return r.plane.variance_share; });
   const auto add_side = [&](const std::string& side, const std::string& of, plane_rotation complement_plane::*t) {
-    c.add(side + "active", "whether the angle of the " + of + " is linear in position: resultant above level",
+    c.add(side + "active",
+          "1: the angle of the " + of + " in the plane is a linear function of position, resultant above level",
           [t](auto& r) { return (r.plane.*t).active; });
-    c.add(side + "frequency", "radians per token, in (-pi, pi]", [t](auto& r) { return (r.plane.*t).frequency; });
-    c.add(side + "resultant", "abs(mean exp(i(angle - omega t))); 1: the angle is linear in position",
+    c.add(side + "frequency", "frequency of the " + of + ", radians per token, in (-pi, pi]; the keys' is not negative",
+          [t](auto& r) { return (r.plane.*t).frequency; });
+    c.add(side + "resultant", "abs(mean exp(i(angle - omega t))) of the " + of + "; 1: the angle is linear in position",
           [t](auto& r) { return (r.plane.*t).resultant; });
-    c.add(side + "level", "largest resultant of the permutations drawn", [t](auto& r) { return (r.plane.*t).level; });
-    c.add(side + "draws", "permutations drawn, up to the first that is not beaten",
+    c.add(side + "level", "largest resultant of permuted positions of the " + of,
+          [t](auto& r) { return (r.plane.*t).level; });
+    c.add(side + "draws", "number of permutations of the " + of + " drawn, up to the first that is not beaten",
           [t](auto& r) { return (r.plane.*t).draws; });
-    c.add(side + "variance_share", "the plane's share of the variance of the " + of,
+    c.add(side + "variance_share", "share of the plane in the variance of the " + of,
           [t](auto& r) { return (r.plane.*t).variance_share; });
   };
   add_side("q_", "queries", &complement_plane::q);
   add_side("k_", "keys", &complement_plane::k);
   return std::move(c).with_rows([&heads](const auto& f) {
     for (const auto& h : heads)
-      for (std::size_t p = 0; p < h.complement.planes.size(); ++p) f(row{h, p, h.complement.planes[p]});
+      for (std::size_t p = 0; p < h.complement.planes.size(); ++p) f(row{&h, p, h.complement.planes[p]});
   });
 }
 

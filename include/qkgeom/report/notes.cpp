@@ -167,9 +167,10 @@ table notes_table(const std::vector<std::pair<std::string, std::vector<report_no
     const report_note& note;
   };
   table_columns<row> c;
-  c.add("model", "name of the model, or its label", [](auto& r) { return r.model; });
+  c.add("model", "name of the model, or its label where several are compared; empty: all of them",
+        [](auto& r) { return r.model; });
   c.add("note", "kind of the note", [](auto& r) { return r.note.name; });
-  c.add("text", "the note, a sentence", [](auto& r) { return r.note.text; });
+  c.add("text", "sentence of the note", [](auto& r) { return r.note.text; });
   return std::move(c).with_rows([&models](const auto& f) {
     for (const auto& [model, notes] : models)
       for (const auto& n : notes) f(row{model, n});

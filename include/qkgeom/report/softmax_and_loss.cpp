@@ -104,13 +104,13 @@ table_columns<bucket_row> softmax_columns() {
     return [number](const bucket_row& r) { return r.is_head() ? std::optional(r.of.*number) : std::nullopt; };
   };
   table_columns<bucket_row> c;
-  c.add("scope", "`model`: a group of heads; `head`", [](auto& r) { return r.is_head() ? "head" : "model"; });
-  c.add("group", "all, rope or nope; empty for a head", [](auto& r) { return r.of.group; });
+  c.add("scope", "`model`: a group of heads; `head`: a head", [](auto& r) { return r.is_head() ? "head" : "model"; });
+  c.add("group", "group of heads: `all`, `rope` or `nope`; empty for a head", [](auto& r) { return r.of.group; });
   c.add("layer", "number of the layer; empty for a group", of_head(&softmax_row::layer));
   c.add("q_head", "number of the query head; empty for a group", of_head(&softmax_row::q_head));
   c.add("q_bucket", "bucket of the capture's statistics, from 0", &bucket_row::b);
-  c.add("start", "its first token", [](auto& r) { return r.report.buckets.start(r.b); });
-  c.add("end", "one past its last token", [](auto& r) { return r.report.buckets.end(r.b); });
+  c.add("start", "first token of the bucket", [](auto& r) { return r.report.buckets.start(r.b); });
+  c.add("end", "end of the bucket, excluded, tokens", [](auto& r) { return r.report.buckets.end(r.b); });
   return c;
 }
 
@@ -162,13 +162,17 @@ std::optional<softmax_report> softmax_of(const capture_set& source) {
 
 table softmax_table(const softmax_report& report) {
   auto c = softmax_columns();
-  c.add("queries", "over documents, and the heads of a group", [](auto& r) { return r.means().queries; });
+  c.add("queries",
+        "number of queries that the mean is over, measured or not, of all documents and the heads of a group",
+        [](auto& r) { return r.means().queries; });
   for (std::size_t i = 0; i < first_tokens.size(); ++i)
-    c.add("first_" + std::to_string(first_tokens[i]), "share of the attention on the document's first tokens, so many",
+    c.add("first_" + std::to_string(first_tokens[i]),
+          "share of the attention on the document's first " + std::to_string(first_tokens[i]) + " tokens",
           [i](auto& r) { return r.means().first[i]; });
-  c.add("last_" + std::to_string(near_tokens), "on keys less than so many tokens back, the query's own included",
+  c.add("last_" + std::to_string(near_tokens),
+        "share of the attention on keys less than 64 tokens back, the query's own included",
         [](auto& r) { return r.means().near; });
-  c.add("entropy", "of the attention, nats; ln(t + 1) where the scores of t + 1 keys are equal",
+  c.add("entropy", "entropy of the attention, nats; ln(t + 1) where the scores of t + 1 keys are equal",
         [](auto& r) { return r.means().entropy; });
   return std::move(c).with_rows([&report](const auto& f) { each_bucket(report, f); });
 }
@@ -177,9 +181,10 @@ table softmax_distance_table(const softmax_report& report) {
   auto c = softmax_columns();
   c.add("distance_start", "least distance from query to key, tokens",
         [](auto& r) { return r.report.distances.start(r.distance); });
-  c.add("distance_end", "one past the largest", [](auto& r) { return r.report.distances.end(r.distance); });
-  c.add("mass", "share of the attention", [](auto& r) { return r.means().distance[r.distance]; });
-  c.add("mass_rest", "the same without the document's first token; empty in the first bucket",
+  c.add("distance_end", "end of the distances, excluded, tokens",
+        [](auto& r) { return r.report.distances.end(r.distance); });
+  c.add("mass", "share of the attention at these distances", [](auto& r) { return r.means().distance[r.distance]; });
+  c.add("mass_rest", "mass without the document's first token; empty in the first bucket",
         [](auto& r) { return r.means().distance_rest[r.distance]; });
   return std::move(c).with_rows([&report](const auto& f) {
     each_bucket(report, [&](bucket_row row) {
@@ -226,12 +231,13 @@ table loss_table(const loss_report& report) {
     index_t b;
   };
   table_columns<row> c;
-  c.add("bucket", "of the position from which a token is predicted, from 0", &row::b);
-  c.add("start", "its first token", [](auto& r) { return r.of.buckets.start(r.b); });
-  c.add("end", "one past its last token", [](auto& r) { return r.of.buckets.end(r.b); });
-  c.add("documents", "documents that have a token predicted there", [](auto& r) { return r.of.documents[r.b]; });
-  c.add("tokens", "how many tokens", [](auto& r) { return r.of.tokens[r.b]; });
-  c.add("loss", "mean of -ln p over these tokens, nats", [](auto& r) { return r.of.loss[r.b]; });
+  c.add("bucket", "bucket of the position from which a token is predicted, from 0", &row::b);
+  c.add("start", "first position of the bucket", [](auto& r) { return r.of.buckets.start(r.b); });
+  c.add("end", "end of the bucket, excluded, tokens", [](auto& r) { return r.of.buckets.end(r.b); });
+  c.add("documents", "number of documents that have a token predicted there",
+        [](auto& r) { return r.of.documents[r.b]; });
+  c.add("tokens", "number of tokens predicted there", [](auto& r) { return r.of.tokens[r.b]; });
+  c.add("loss", "mean of -ln p over the tokens, nats", [](auto& r) { return r.of.loss[r.b]; });
   return std::move(c).with_rows([&report](const auto& f) {
     for (index_t b = 0; b < report.buckets.count(); ++b) f(row{report, b});
   });

@@ -70,7 +70,7 @@ TEST(model_columns, linear_share_of_ten_components) {
 TEST(model_columns, table) {
   const auto columns = column_summaries(four_heads());
   const test::scratch_folder folder;
-  write_model_columns_csv(folder / "model_columns.csv", columns);
+  write_csv(folder / "model_columns.csv", model_columns_table(columns));
   const auto table = read_csv(folder / "model_columns.csv");
   ASSERT_EQ(table.rows(), columns.size());
   for (std::size_t i = 0; i < columns.size(); ++i) {
@@ -95,7 +95,7 @@ TEST(model_columns, layer_means_have_errors_of_their_own) {
     report.heads[h].profiles.push_back(std::move(p));
   }
   const test::scratch_folder folder;
-  write_layers_csv(folder / "layers.csv", report);
+  write_csv(folder / "layers.csv", layers_table(report));
   const auto table = read_csv(folder / "layers.csv");
   ASSERT_EQ(table.rows(), 2u);
   EXPECT_EQ(table.numbers("mu_q_a"), (std::vector<double>{-1, 5}));

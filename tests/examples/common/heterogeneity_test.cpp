@@ -76,7 +76,7 @@ TEST(heterogeneity, convergence_and_errors_are_those_of_reports_without_a_docume
 TEST(heterogeneity, is_written_for_buckets_and_regions) {
   const auto all = heterogeneity(hand_report(8, scattered));
   const test::scratch_folder folder;
-  write_heterogeneity_csv(folder / "heterogeneity.csv", all);
+  write_csv(folder / "heterogeneity.csv", heterogeneity_table(all));
   const auto csv = read_csv(folder / "heterogeneity.csv");
   const auto mean = csv.numbers("mean"), convergence = csv.numbers("convergence");
   ASSERT_EQ(mean.size(), 3u * 12u);  // ten buckets and two regions

@@ -84,7 +84,7 @@ TEST(recovery, is_written_for_groups_layers_and_heads) {
   const auto report = hand_report(4, [](int, int b, int e) { return bumpy(b, e, 0.003); });
   const auto found = recovery(report);
   const test::scratch_folder folder;
-  write_recovery_csv(folder / "recovery.csv", report, found);
+  write_csv(folder / "recovery.csv", recovery_table(report, found));
   const auto csv = read_csv(folder / "recovery.csv");
   const auto rise = csv.numbers("rise"), layers = csv.numbers("layers");
   ASSERT_EQ(rise.size(), 3u + 2u + 4u);

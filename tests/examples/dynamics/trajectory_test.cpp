@@ -264,9 +264,9 @@ TEST(trajectory, tables_have_a_row_for_each_checkpoint_and_group) {
       point_of(report_of({{1, 2, position}, {3, 4, content}, {1, 1, content}}, 100), "a", 3.5),
       point_of(report_of({{1, 1, position}, {3, 2, position}, {1, 1, content}}, 100), "b,c"),
       point_of(report_of({{2, 1, position}, {3, 2, position}, {1, 1, position}}, 400), "d", 2.5)};
-  write_trajectory_csv(folder / "trajectory.csv", points);
-  write_transitions_csv(folder / "transitions.csv", points);
-  write_bias_split_csv(folder / "bias_split.csv", points);
+  write_csv(folder / "trajectory.csv", trajectory_table(points));
+  write_csv(folder / "transitions.csv", transitions_table(points));
+  write_csv(folder / "bias_split.csv", bias_split_table(points));
   const auto table = read_csv(folder / "trajectory.csv");
   ASSERT_EQ(table.rows(), 9u);
   EXPECT_EQ(table.column("checkpoint")[3], "b,c");

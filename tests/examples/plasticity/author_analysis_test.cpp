@@ -60,7 +60,7 @@ class author : public testing::TestWithParam<author_case> {
 
 TEST_P(author, head_metrics_equal_the_tool) {
   const auto file = folder_ / "head_metrics.csv";
-  write_head_metrics_csv(file, heads_);
+  write_csv(file, head_metrics_table(heads_));
   const auto got = read_csv(file), want = read_csv(golden("head_metrics"));
   ASSERT_EQ(got.columns(), want.columns());
   ASSERT_EQ(got.rows(), want.rows());
@@ -132,7 +132,7 @@ std::vector<double> cell_variances(cpu_context& ctx, const head_view<T>& head, c
 
 TEST_P(author, sampled_columns_agree_within_their_standard_error) {
   const auto file = folder_ / "head_bucket_plasticity.csv";
-  write_head_bucket_plasticity_csv(file, heads_);
+  write_csv(file, head_bucket_plasticity_table(heads_));
   const auto got = read_csv(file), want = read_csv(golden("head_bucket_plasticity"));
   for (const char* name : {"layer", "q_head", "k_head", "q_bucket", "k_bucket"})
     EXPECT_EQ(got.column(name), want.column(name)) << name;
@@ -165,7 +165,7 @@ TEST_P(author, sampled_columns_agree_within_their_standard_error) {
 
 TEST_P(author, component_weights_equal_the_answers) {
   const auto file = folder_ / "head_component_weights.csv";
-  write_head_component_weights_csv(file, heads_);
+  write_csv(file, head_component_weights_table(heads_));
   const auto got = read_csv(file);
   EXPECT_EQ(got.columns(),
             (std::vector<std::string>{"layer", "q_head", "k_head", "component", "component_r2", "component_weight"}));
