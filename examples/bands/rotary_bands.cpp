@@ -98,7 +98,8 @@ void write_scores(output_folder& out, const band_study& found) {
     const distance_scores* bin;
   };
   auto c = head_columns<4, row>(&row::head);
-  add_stretch(c, "distances", &row::bin);
+  c.of(&row::bin).add("start", "least distance, tokens", &distance_scores::start);
+  c.of(&row::bin).add("end", "end of the distances, excluded, tokens", &distance_scores::end);
   c.of(&row::bin).add("pairs", "number of drawn pairs of a query and a key at these distances",
                       &distance_scores::pairs);
   c.add("observed_logits", "mean score, logits", [](auto& r) {

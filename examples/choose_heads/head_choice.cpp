@@ -196,12 +196,12 @@ void write_choice(output_folder& out, const std::vector<candidate>& heads, const
   c.of(&row::head)
       .add("layer", "number of the layer", [](auto& h) { return h.head.layer; })
       .add("q_head", "number of the query head", [](auto& h) { return h.head.head; })
-      .add("k_head", "number of the key head that q_head reads", &candidate::k_head)
+      .add("k_head", "number of the query head's key head", &candidate::k_head)
       .add("rope", "1 in layers with rotary embedding, else 0", &candidate::rope)
       .add("bias_context", "bias strength times the context length", &candidate::bias_context);
   constexpr std::pair<const char*, const char*> states[] = {{"", "as the head is"},
-                                                            {"_clamp", "with keys without the drift along a"},
-                                                            {"_clamp_all", "with keys without all of their slope"}};
+                                                            {"_clamp", "with keys that lack their drift along a"},
+                                                            {"_clamp_all", "with keys that lack all of their slope"}};
   for (std::size_t p = 0; p < std::size(states); ++p) {
     const auto [name, state] = states[p];
     c.add(std::string("ap_overall") + name, std::string("AP over the context ") + state,

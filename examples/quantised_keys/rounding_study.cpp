@@ -145,8 +145,9 @@ void write_flips_by_distance(output_folder& out, const rounding_study& found) {
       .add("layer", "number of the layer", &rounded_head::layer)
       .add("k_head", "number of the key head", &rounded_head::k_head);
   c.add("type", "type of the cache, as llama.cpp names it", [](auto& r) { return name_of(r.type); });
-  add_stretch(c, "distances between the two keys", &row::bin);
   c.of(&row::bin)
+      .add("start", "least distance between the two keys, tokens", &flips_by_distance::start)
+      .add("end", "end of the distances, excluded, tokens", &flips_by_distance::end)
       .add("pairs", "number of pairs of two keys under a query", &flips_by_distance::pairs)
       .add(measures[0].name, measures[0].meaning, &flips_by_distance::flipped)
       .add(measures[1].name, measures[1].meaning, &flips_by_distance::weighted);

@@ -130,8 +130,8 @@ qkgeom::table heads_table(const prediction& p) {
     c.of(&row::was).add(name + "_captured", name + " of heads.csv, of the capture as it is",
                         [n](auto& h) { return n.of(h).value; });
     c.add(name, name + ", predicted", [&p, i](auto& r) { return p.numbers[r.h][i]; });
-    c.add(name + "_low", "lower end of the interval that is to hold nine of ten values", bound(-1));
-    c.add(name + "_high", "upper end of the interval that is to hold nine of ten values", bound(1));
+    c.add(name + "_low", "lower end of the interval of nine in ten of " + name, bound(-1));
+    c.add(name + "_high", "upper end of the interval of nine in ten of " + name, bound(1));
   }
   c.add("doubtful", "1: rows before the rotation depend on position (stationarity.csv)",
         [&p](auto& r) { return p.steady[r.h].is_doubtful(); });

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# docs/formats.md lists exactly the files and columns that the programs write. Run with QKGEOM_BIN and
-# QKGEOM_SOURCE set, in a scratch folder.
+# docs/formats.md lists exactly the files that the programs write, docs/columns.md their columns. Run with QKGEOM_BIN and
+# QKGEOM_SOURCE set, in a scratch folder. formats_test.sh --write: writes the columns to docs/columns.md.
 set -uo pipefail
 model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
-page=$QKGEOM_SOURCE/docs/formats.md
+page=$QKGEOM_SOURCE/docs/formats.md columns=$QKGEOM_SOURCE/docs/columns.md
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 
 take() { # CHECKPOINT OUT OPTIONS...
@@ -65,20 +65,26 @@ described=(pca="$work/pca" rotation="$work/rotation" plasticity="$work/plasticit
            drop-split="$work/drops" choose-heads="$work/choice" evaluate="$work/evaluation"
            interventions="$work/effects" quantised-keys="$work/rounded" cache-losses="$work/losses" report="$work/report" dynamics="$work/dynamics")
 check() { python3 -B "$QKGEOM_SOURCE/tests/examples/formats_check.py" "$@"; }
-check "$page" "${described[@]}" || bad "docs/formats.md"
+check "$@" "$page" "$columns" "${described[@]}" || bad "docs/formats.md or docs/columns.md"
 
 # Figures have a mark per value: the loss of every bucket; the sinks of each head, of both groups and of equal scores.
 marks() { sed -n '/gnuplot_plot_1"/,/gnuplot_plot_end"/p' "$work/softmax/$1.svg" | grep -o "<use xlink:href='#gpPt" | wc -l; }
 [[ $(marks loss) == 8 ]] || bad "loss.svg has $(marks loss) marks"
 [[ $(marks softmax_first) == $(((4 + 2 + 1) * 8)) ]] || bad "softmax_first.svg has $(marks softmax_first) marks"
 
-# The check finds missing and surplus names.
-finds() { # WORDS SED: the check refuses the page changed by SED, with WORDS
-  sed "$2" "$page" >"$work/changed.md"
-  [[ $(check "$work/changed.md" "${described[@]}") == *"$1"* ]] || bad "not found: $1"
+# The check finds what the pages lack, what they have too much, and columns.csv without a column.
+finds() { # WORDS PAGE SED: the check refuses the pages, of which SED changed PAGE, with WORDS
+  cp "$page" "$work/formats.md"
+  cp "$columns" "$work/columns.md"
+  sed -i "$3" "$work/$2.md"
+  [[ $(check "$work/formats.md" "$work/columns.md" "${described[@]}") == *"$1"* ]] || bad "not found: $1"
 }
-finds "only in the file ['residual_pos_r']" 's/, residual_pos_r`/`/; /^| `residual_pos_r`/d'
-finds "only on the page ['r_q_pc9']" 's/`q_linear_share, /`r_q_pc9, q_linear_share, /'
-finds "heads.csv: other order" 's/`r_q_a, r_k_a` |/`r_k_a, r_q_a` |/'
-finds "pca draws" 's/qk_scatter, qk_map/qk_scatter/'
-finds "only in the file" '/^### gaps.csv/,/^### /d'
+finds '+| `residual_pos_r` |' columns '/^| `residual_pos_r`/d'
+finds '-| `r_q_pc9` |' columns 's/^| `q_linear_share` |/| `r_q_pc9` | surplus |\n&/'
+finds 'formats_test.sh --write' columns 's/^| `window` | tokens/| `window` | bytes/'
+finds 'no section gaps.csv' columns '/^## gaps.csv/,/^## /d'
+finds 'no program writes other.csv' columns '/^## gaps.csv/i ## other.csv\nNo table.\n'
+finds 'pca draws' formats 's/qk_scatter, qk_map/qk_scatter/'
+finds 'pca writes' formats 's/notes.csv, qk.csv/notes.csv/'
+sed -i '/^qk.csv,r_k,/d' "$work/pca/columns.csv"
+finds 'pca: columns.csv has other columns of qk.csv' formats ''

@@ -145,5 +145,38 @@ TEST_F(Csv, ATableIsColumnsWithTheirValues) {
             ",\"2,\",1,2,0.5,-2,0,\n");
 }
 
+TEST_F(Csv, AFolderSaysWhatTheColumnsOfItsFilesAre) {
+  struct point {
+    double x;
+    with_error y;
+  };
+  const point origin{0, {1, 2}};
+  const std::vector<const point*> rows{&origin, &origin};
+  const auto table_of = [&](const char* x) {
+    table_columns<const point*> c;
+    c.of(std::identity()).add(x, "abscissa", &point::x).add("y", "ordinate", &point::y);
+    return std::move(c).with_rows(rows);
+  };
+  write_csv(folder.path(), "a.csv", table_of("x"));
+  EXPECT_EQ(get(folder / "a.csv"), "x,y,y_error\n0,1,2\n0,1,2\n");
+  const std::string y = "y,ordinate\n", error = "y_error,standard error of y over documents\n";
+  const auto meanings = [&](const std::string& file, const std::string& x) {
+    return file + x + ",abscissa\n" + file + y + file + error;
+  };
+  const std::string header = "file,column,meaning\n";
+  EXPECT_EQ(get(folder / "columns.csv"), header + meanings("a.csv,", "x"));
+  // A table written again has its new columns; those of the other files stay, unless the file is gone.
+  write_csv(folder.path(), "b.csv", table_of("x"));
+  write_csv(folder.path(), "a.csv", table_of("z"));
+  EXPECT_EQ(get(folder / "columns.csv"), header + meanings("b.csv,", "x") + meanings("a.csv,", "z"));
+  std::filesystem::remove(folder / "b.csv");
+  write_csv(folder.path(), "c.csv", table_of("x"));
+  EXPECT_EQ(get(folder / "columns.csv"), header + meanings("a.csv,", "z") + meanings("c.csv,", "x"));
+  // A file of that name that is of another kind is replaced.
+  put(folder / "columns.csv", "a,a\n");
+  write_csv(folder.path(), "c.csv", table_of("x"));
+  EXPECT_EQ(get(folder / "columns.csv"), header + meanings("c.csv,", "x"));
+}
+
 }  // namespace
 }  // namespace qkgeom

@@ -181,7 +181,7 @@ void bind_reports(nb::module_& m) {
               if (name == known) return table(make(r));
             fail("name must be heads, qk, rotated, profile, heatmap or bins, not ", name);
           },
-          nb::arg("name"), "The rows of NAME.csv: heads, qk, rotated, profile, heatmap or bins (docs/formats.md).")
+          nb::arg("name"), "The rows of NAME.csv: heads, qk, rotated, profile, heatmap or bins (docs/columns.md).")
       .def(
           "write",
           [](const model_report& r, const std::string& folder) {

@@ -89,7 +89,7 @@ table_columns<Row> head_columns(Head head, const char* q_head = "q_head") {
   const auto of = c.of(head);
   of.add("layer", "number of the layer", [](auto& h) { return h.layer; });
   of.add(q_head, "number of the query head", [](auto& h) { return h.q_head; });
-  if constexpr (N > 2) of.add("k_head", "number of the key head that q_head reads", [](auto& h) { return h.k_head; });
+  if constexpr (N > 2) of.add("k_head", "number of the query head's key head", [](auto& h) { return h.k_head; });
   if constexpr (N > 3) of.add("rope", "1 in layers with rotary embedding, else 0", [](auto& h) { return h.rope; });
   return c;
 }

@@ -60,8 +60,8 @@ table fits_table(const std::vector<head_fit>& heads) {
   add_medians([&](auto name, auto meaning, auto value) { c.add(name, meaning, value); }, "score",
               "score differences q.(k_i - k_j), each over a bucket's queries",
               [](const head_fit& h) { return h.scores.all; });
-  c.add("alpha_pos", "the queries' coordinate on the drift axis at position 0, by regression", &head_fit::alpha_pos);
-  c.add("beta_pos", "slope of the queries' coordinate on the drift axis, per token", &head_fit::beta_pos);
+  c.add("alpha_pos", "coordinate of the queries on the drift axis at position 0, by regression", &head_fit::alpha_pos);
+  c.add("beta_pos", "slope of the coordinate in position, per token", &head_fit::beta_pos);
   c.add("beta_pos_error", "sandwich error of beta_pos over documents; empty below three",
         [](auto& h) { return h.drift.standard_error; });
   c.add("beta_pos_p", "p of no drift, by sign flips of documents; empty below two", [](auto& h) { return h.drift.p; });

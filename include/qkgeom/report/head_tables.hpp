@@ -16,7 +16,7 @@
 
 namespace qkgeom {
 
-/// Tables of heads are named after their files (docs/formats.md). A table refers to the report, which must outlive it.
+/// Tables of heads are named after their files (docs/columns.md). A table refers to the report, which must outlive it.
 /// These functions throw `error` if the report was made without the analyses that the table needs.
 
 /// Returns heads.csv: a row per head, all analyses side by side.

@@ -28,7 +28,7 @@ inline constexpr index_t queries_of_a_fair_model = 10;   ///< per query bucket
 /// Returns the note on errors over too few documents; no value if they are enough.
 std::optional<report_note> note_on_documents(index_t documents);
 
-/// Returns the notes on captures and their analysis, one for each kind that applies; docs/formats.md lists the names.
+/// Returns the notes on captures and their analysis, one for each kind that applies; docs/columns.md lists the names.
 /// `rows`: the positions that the captures hold.
 std::vector<report_note> notes_of(const capture_set& source, const model_report& report, const position_range& rows);
 

@@ -167,7 +167,7 @@ table softmax_table(const softmax_report& report) {
         [](auto& r) { return r.means().queries; });
   for (std::size_t i = 0; i < first_tokens.size(); ++i)
     c.add("first_" + std::to_string(first_tokens[i]),
-          "share of the attention on the document's first " + std::to_string(first_tokens[i]) + " tokens",
+          "share of the attention on the document's tokens before position " + std::to_string(first_tokens[i]),
           [i](auto& r) { return r.means().first[i]; });
   c.add("last_" + std::to_string(near_tokens),
         "share of the attention on keys less than 64 tokens back, the query's own included",
