@@ -98,10 +98,10 @@ void write_scores(output_folder& out, const band_study& found) {
     const distance_scores* bin;
   };
   auto c = head_columns<4, row>(&row::head);
-  c.of(&row::bin).add("start", "least distance, tokens", &distance_scores::start);
-  c.of(&row::bin).add("end", "end of the distances, excluded, tokens", &distance_scores::end);
-  c.of(&row::bin).add("pairs", "number of drawn pairs of a query and a key at these distances",
-                      &distance_scores::pairs);
+  c.of(&row::bin)
+      .add("start", "least distance, tokens", &distance_scores::start)
+      .add("end", "end of the distances, excluded, tokens", &distance_scores::end)
+      .add("pairs", "number of pairs drawn at these distances", &distance_scores::pairs);
   c.add("observed_logits", "mean score, logits", [](auto& r) {
     const auto& e = r.bin->observed;
     return estimate{e.value * r.scale, e.error * r.scale, e.freedom};

@@ -11,39 +11,40 @@
 namespace qkgeom::examples {
 namespace {
 
+/// A row of a group of heads, the i-th.
+struct group_row {
+  const compared_model* model;
+  const compared_group* group;
+  std::size_t i;
+};
+
+table_columns<group_row> group_columns() {
+  table_columns<group_row> c;
+  c.of(&group_row::model).add("model", "label of the model", &compared_model::label);
+  c.of(&group_row::group).add("group", group_meaning, &compared_group::name);
+  return c;
+}
+
 void write_positions(output_folder& out, const std::vector<compared_model>& models) {
-  struct row {
-    const compared_model* model;
-    const compared_group* group;
-    const compared_bin* bin;
-  };
-  table_columns<row> c;
-  c.of(&row::model).add("model", "label of the model", &compared_model::label);
-  c.of(&row::group).add("group", group_meaning, &compared_group::name);
-  c.of(&row::bin).add("kind", "`quintile`, `decile`, `length` as in bins.csv; `tokens`: the stretches of `--bins`",
-                      &compared_bin::kind);
-  add_stretch(c, "stretch", &row::bin);
-  c.add("plasticity", "mean over heads; empty where no query bucket has its middle in the stretch",
-        [](auto& r) { return r.bin->plasticity.estimate(); });
+  auto c = group_columns();
+  const auto bin = c.of([](const group_row& r) { return &r.group->bins[r.i]; });
+  bin.add("kind", "`quintile`, `decile`, `length` as in bins.csv; `tokens`: the stretches of `--bins`",
+          &compared_bin::kind);
+  add_stretch(c, "stretch", bin.part);
+  bin.add("plasticity", "mean over heads; empty where no query bucket has its middle in the stretch",
+          [](auto& b) { return b.plasticity.estimate(); });
   out.write("positions.csv", std::move(c).with_rows([&](const auto& f) {
     for (const auto& m : models)
       for (const auto& g : m.groups)
-        for (const auto& b : g.bins) f(row{&m, &g, &b});
+        for (std::size_t i = 0; i < g.bins.size(); ++i) f(group_row{&m, &g, i});
   }));
 }
 
 void write_model_components(output_folder& out, const std::vector<compared_model>& models) {
-  struct row {
-    const compared_model* model;
-    const compared_group* group;
-    std::size_t j;
-  };
-  table_columns<row> c;
-  c.of(&row::model).add("model", "label of the model", &compared_model::label);
-  c.of(&row::group).add("group", group_meaning, &compared_group::name);
-  c.add("pc", "principal component, from 0", &row::j);
+  auto c = group_columns();
+  c.add("pc", "principal component, from 0", &group_row::i);
   const auto add = [&](const char* name, const char* meaning, group_number compared_component::*number) {
-    c.add(name, meaning, [number](auto& r) { return (r.group->components[r.j].*number).estimate(); });
+    c.add(name, meaning, [number](auto& r) { return (r.group->components[r.i].*number).estimate(); });
   };
   add("abs_r_q", "mean over heads of abs(correlation of queries with position)", &compared_component::abs_r_q);
   add("abs_r_k", "mean over heads of abs(correlation of keys with position)", &compared_component::abs_r_k);
@@ -51,7 +52,7 @@ void write_model_components(output_folder& out, const std::vector<compared_model
   out.write("model_components.csv", std::move(c).with_rows([&](const auto& f) {
     for (const auto& m : models)
       for (const auto& g : m.groups)
-        for (std::size_t j = 0; j < g.components.size(); ++j) f(row{&m, &g, j});
+        for (std::size_t j = 0; j < g.components.size(); ++j) f(group_row{&m, &g, j});
   }));
 }
 

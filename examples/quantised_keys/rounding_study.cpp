@@ -113,16 +113,21 @@ estimate mean_over_heads(const rounding_study& found, std::size_t type, const me
   return jackknife(mean(-1), without);
 }
 
+/// Adds the columns that name the key head `head(row)`.
+template <class Row, class Head>
+auto add_head(table_columns<Row>& c, Head head) {
+  return c.of(head)
+      .add("layer", "number of the layer", &rounded_head::layer)
+      .add("k_head", "number of the key head", &rounded_head::k_head);
+}
+
 void write_effects(output_folder& out, const rounding_study& found) {
   struct row {
     const rounded_head* head;
     const rounding_effect* effect;
   };
   table_columns<row> c;
-  c.of(&row::head)
-      .add("layer", "number of the layer", &rounded_head::layer)
-      .add("k_head", "number of the key head", &rounded_head::k_head)
-      .add("rope", "1 in layers with rotary embedding, else 0", &rounded_head::rope);
+  add_head(c, &row::head).add("rope", "1 in layers with rotary embedding, else 0", &rounded_head::rope);
   c.of(&row::effect)
       .add("type", "type of the cache, as llama.cpp names it", [](auto& e) { return name_of(e.type); })
       .add("bits", "bits per key value, scales included", [](auto& e) { return bits_of(e.type); });
@@ -141,9 +146,7 @@ void write_flips_by_distance(output_folder& out, const rounding_study& found) {
     const flips_by_distance* bin;
   };
   table_columns<row> c;
-  c.of(&row::head)
-      .add("layer", "number of the layer", &rounded_head::layer)
-      .add("k_head", "number of the key head", &rounded_head::k_head);
+  add_head(c, &row::head);
   c.add("type", "type of the cache, as llama.cpp names it", [](auto& r) { return name_of(r.type); });
   c.of(&row::bin)
       .add("start", "least distance between the two keys, tokens", &flips_by_distance::start)
@@ -167,9 +170,7 @@ void write_tables(output_folder& out, const rounding_study& found) {
   };
   table_columns<row> c;
   c.of(&row::tables).add("budget", "budget of the table, mean bits per key value", &budget_tables::budget);
-  c.of(&row::head)
-      .add("layer", "number of the layer", &rounded_head::layer)
-      .add("k_head", "number of the key head", &rounded_head::k_head);
+  add_head(c, &row::head);
   c.add("type", "type chosen for the key head", [](auto& r) { return name_of(r.chosen()); });
   c.add("bits", "bits per key value of the type", [](auto& r) { return bits_of(r.chosen()); });
   c.add("mass", measures[2].meaning, [&](auto& r) {

@@ -145,6 +145,7 @@ qkgeom::table heads_table(const prediction& p) {
 struct check_row {
   std::size_t heads = 0;
   double actual = 0, miss = 0, rms = 0, correlation = 0;
+  double predicted() const { return actual + miss; }
 };
 
 check_row row_of(const model_report& truth, const std::vector<carried_values>& misses, std::size_t number) {
@@ -183,7 +184,7 @@ qkgeom::table check_table(const prediction& p) {
   c.of(&row::of)
       .add("heads", "number of heads that have a value", &check_row::heads)
       .add("actual", "mean over heads of the actual value", &check_row::actual)
-      .add("predicted", "mean over heads of the predicted value", [](auto& x) { return x.actual + x.miss; })
+      .add("predicted", "mean over heads of the predicted value", &check_row::predicted)
       .add("miss", "mean over heads of predicted less actual", &check_row::miss)
       .add("miss_rms", "root mean square over heads of predicted less actual", &check_row::rms)
       .add("correlation", "correlation of actual and predicted over heads", &check_row::correlation);
@@ -198,13 +199,15 @@ qkgeom::table check_table(const prediction& p) {
 
 /// How the prediction compares with a capture of the context itself.
 struct actual_row {
+  std::size_t number;
   check_row predicted, captured;  ///< of the prediction, and of the short capture as it is
   double inside = 0;              ///< share of heads whose actual value lies in the interval
 };
 
 actual_row actual_row_of(const prediction& p, std::size_t number) {
   const auto& check = p.against_actual;
-  actual_row row{row_of(p.actual->report, check.miss[0], number), row_of(p.actual->report, check.miss[1], number)};
+  actual_row row{number, row_of(p.actual->report, check.miss[0], number),
+                 row_of(p.actual->report, check.miss[1], number)};
   for (std::size_t h = 0; h < p.numbers.size(); ++h)
     row.inside += std::abs(check.miss[0][h][number]) <= half_width(p.numbers[h][number], interval_miss);
   row.inside /= static_cast<double>(row.predicted.heads);
@@ -212,33 +215,25 @@ actual_row actual_row_of(const prediction& p, std::size_t number) {
 }
 
 qkgeom::table actual_table(const prediction& p) {
-  struct row {
-    std::string_view number;
-    actual_row of;
-  };
-  table_columns<row> c;
-  c.add("number", "name of the number", &row::number);
-  c.of(&row::of)
-      .add("heads", "number of heads that have a value", [](auto& x) { return x.predicted.heads; })
-      .add("captured", "mean over heads, the short capture as it is",
-           [](auto& x) { return x.captured.actual + x.captured.miss; })
-      .add("predicted", "mean over heads of the predicted value",
-           [](auto& x) { return x.predicted.actual + x.predicted.miss; })
-      .add("actual", "mean over heads of the actual value", [](auto& x) { return x.predicted.actual; })
-      .add("miss_rms", "root mean square over heads of predicted less actual", [](auto& x) { return x.predicted.rms; })
-      .add("correlation", "correlation of actual and predicted over heads",
-           [](auto& x) { return x.predicted.correlation; })
-      .add("correlation_captured", "correlation of actual and captured over heads",
-           [](auto& x) { return x.captured.correlation; })
-      .add("in_interval", "share of heads whose actual value lies in the interval, meant to hold nine tenths",
-           &actual_row::inside);
+  table_columns<actual_row> c;
+  c.add("number", "name of the number", [](auto& r) { return carried_numbers[r.number].name; });
+  const auto predicted = c.of(&actual_row::predicted), captured = c.of(&actual_row::captured);
+  predicted.add("heads", "number of heads that have a value", &check_row::heads);
+  captured.add("captured", "mean over heads of the short capture as it is", &check_row::predicted);
+  predicted.add("predicted", "mean over heads of the predicted value", &check_row::predicted);
+  predicted.add("actual", "mean over heads of the actual value", &check_row::actual);
+  predicted.add("miss_rms", "root mean square over heads of predicted less actual", &check_row::rms);
+  predicted.add("correlation", "correlation of actual and predicted over heads", &check_row::correlation);
+  captured.add("correlation_captured", "correlation of actual and captured over heads", &check_row::correlation);
+  c.add("in_interval", "share of heads whose actual value lies in the interval, meant to hold nine tenths",
+        &actual_row::inside);
   const auto same_class = [&](const char* name, const char* meaning, std::size_t i) {
     c.add(name, meaning, [&p, i](auto&) { return share_of(p.against_actual.same_class[i]); });
   };
   same_class("same_class", "share of heads whose actual class is the predicted one", 0);
   same_class("same_class_captured", "share of heads whose actual class is the captured one", 1);
   return std::move(c).with_rows([&p](const auto& f) {
-    for (std::size_t i = 0; i < carried_numbers.size(); ++i) f(row{carried_numbers[i].name, actual_row_of(p, i)});
+    for (std::size_t i = 0; i < carried_numbers.size(); ++i) f(actual_row_of(p, i));
   });
 }
 
@@ -248,8 +243,8 @@ qkgeom::table stationarity_table(const prediction& p) {
     const head_stationarity* of;
   };
   auto c = head_columns<4, row>(&row::head);
-  const std::string shift = "share of the variance that a step of the mean between the halves of documents makes: ",
-                    spread = "log of the second half's variance over the first's: ";
+  const std::string shift = "share of variance by a step of the mean between halves of documents, ",
+                    spread = "log of the second half's variance over the first's, ";
   c.of(&row::of)
       .add("q_shift", shift + "queries", [](auto& s) { return s.q.shift; })
       .add("q_spread", spread + "queries", [](auto& s) { return s.q.spread; })

@@ -18,23 +18,15 @@ import sys
 
 
 def programs(page):
-    """program -> (tables, figures) of the table of programs."""
+    """program -> (tables, figures) of the table of programs; "also" and "the same" stand for those of the program without options."""
     rows = {}
-    for name, tables, figures in re.findall(r"^\| (`[^|]+?) \|([^|]*)\|([^|]*)\|$", page.split("\n## Tables\n")[1], re.M):
-        rows[name.replace("`", "")] = (re.findall(r"\w+\.csv", tables), [] if "none" in figures else re.findall(r"\w+", figures))
-    base = [*dict.fromkeys(itertools.chain(*(rows[n][0] for n in ("pca", "rotation", "plasticity"))))]
-    figures = [*itertools.chain(*(rows[n][1] for n in ("pca", "rotation", "plasticity")))]
-    rows["heads"] = (base + rows["heads"][0], figures)
-    more = "heads, captures with --softmax --loss"
-    rows[more] = (rows["heads"][0] + rows[more][0], figures + [f for f in rows[more][1] if f != "also"])
-    rows["heads --group-by LABEL"] = (rows["heads"][0] + rows["heads --group-by LABEL"][0], figures)
-    rows["heads --details"] = (rows["heads"][0] + rows["heads --details"][0], figures + ["decay", "later_keys"])
-    actual = "what-if --actual CAPTURE"
-    rows[actual] = (rows["what-if"][0] + rows[actual][0], rows["what-if"][1])
-    each = "bands --each-plane"
-    rows[each] = (rows["bands"][0] + rows[each][0], rows["bands"][1])
-    contexts = "heads --max-position N,..."
-    rows[contexts] = (rows["heads"][0] + rows[contexts][0], figures + ["contexts"])
+    for name, tables, figures in re.findall(r"^\| `([^|]+?) \|([^|]*)\|([^|]*)\|$", page.split("\n## Tables\n")[1], re.M):
+        name = name.replace("`", "")
+        base = [rows[n] for n in (["pca", "rotation", "plasticity"] if name == "heads" else re.findall(r"^[\w-]+(?=[, ])", name))
+                if " also " in tables or name == "heads"]
+        own = re.findall(r"\w+(?=[, ]|$)", re.sub(r"^ (all of the above|the same.*|also|none)", "", figures))
+        rows[name] = ([*dict.fromkeys([t for b in base for t in b[0]] + re.findall(r"\w+\.csv", tables))],
+                      [f for b in base for f in b[1]] + own)
     return rows
 
 
