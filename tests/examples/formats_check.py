@@ -79,7 +79,7 @@ def rows_of(columns, earlier):
             if more > n:
                 n, file = more, other
         if n >= 2:
-            rows.append(([name for name, _ in columns[i:i + n]], f"as in [{file}](#{file.replace('.', '')})"))
+            rows.append(([name for name, _ in columns[i:i + n]], f"as in [{file}](columns.md#{file.replace('.', '')})"))
         elif rows and rows[-1][1] == columns[i][1]:
             rows[-1][0].append(columns[i][0])
         else:

@@ -190,13 +190,13 @@ table model_report_table(const model_report& report) {
 }
 
 void write_head_tables(const std::filesystem::path& folder, const model_report& report, bool heatmap) {
-  write_csv(folder / "heads.csv", heads_table(report));
-  write_csv(folder / "qk.csv", qk_table(report));
-  write_csv(folder / "rotated.csv", rotated_table(report));
-  write_csv(folder / "profile.csv", profile_table(report));
-  write_csv(folder / "bins.csv", bins_table(report));
-  write_csv(folder / "model_report.csv", model_report_table(report));
-  if (heatmap) write_csv(folder / "heatmap.csv", heatmap_table(report));
+  write_csv(folder, "heads.csv", heads_table(report));
+  write_csv(folder, "qk.csv", qk_table(report));
+  write_csv(folder, "rotated.csv", rotated_table(report));
+  write_csv(folder, "profile.csv", profile_table(report));
+  write_csv(folder, "bins.csv", bins_table(report));
+  write_csv(folder, "model_report.csv", model_report_table(report));
+  if (heatmap) write_csv(folder, "heatmap.csv", heatmap_table(report));
 }
 
 namespace {

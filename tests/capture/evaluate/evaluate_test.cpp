@@ -291,7 +291,7 @@ TEST_F(evaluation, does_not_depend_on_what_shares_a_visit_of_the_layers) {
     evaluate_model(o, notes);
     files[batch] = test::contents_of(o.capture.run.out);
   }
-  EXPECT_EQ(files[1].size(), 2u);
+  EXPECT_EQ(files[1].size(), 3u);
   EXPECT_EQ(files[300], files[1]);
   EXPECT_EQ(files[8192], files[1]);
 }
