@@ -8,8 +8,8 @@
 
 #include "examples/common/each_layer.hpp"
 #include "qkgeom/core/random.hpp"
+#include "qkgeom/io/csv.hpp"
 #include "qkgeom/io/file.hpp"
-#include "qkgeom/report/columns.hpp"
 
 namespace qkgeom::examples {
 namespace {

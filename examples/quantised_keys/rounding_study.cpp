@@ -14,10 +14,10 @@
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/io/capture_set.hpp"
+#include "qkgeom/io/csv.hpp"
 #include "qkgeom/io/file.hpp"
 #include "qkgeom/io/program.hpp"
 #include "qkgeom/plasticity/summary.hpp"
-#include "qkgeom/report/columns.hpp"
 #include "qkgeom/sampling/head_draw.hpp"
 #include "qkgeom/stats/association.hpp"
 
