@@ -3,16 +3,21 @@
 
 #include <gtest/gtest.h>
 
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <atomic>
+#include <filesystem>
 #include <fstream>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
 #include "qkgeom/core/error.hpp"
+#include "tests/io/scratch.hpp"
 
 namespace {
 
@@ -87,6 +92,108 @@ TEST(thread_pool, threads_that_the_system_does_not_start_are_an_error) {
   ::waitpid(child, &status, 0);
   EXPECT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
   EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(thread_pool, runs_in_a_forked_child) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ThreadSanitizer allows no threads in a forked child";
+#endif
+  for (const bool busy : {false, true}) {
+    thread_pool pool(3);
+    pool.for_each(8, [](index_t, int) {});
+    std::atomic<bool> inside = false, over = false;
+    std::thread other;
+    if (busy) {  // a fork while another thread holds the pool
+      other = std::thread([&] {
+        pool.for_each(2, [&](index_t, int) {
+          inside = true;
+          while (!over) std::this_thread::yield();
+        });
+      });
+      while (!inside) std::this_thread::yield();
+    }
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);
+      std::atomic<int> done = 0;
+      {
+        for (int round = 0; round < 20; ++round) pool.for_each(5, [&](index_t, int) { ++done; });
+        const thread_pool of_the_child(2);
+      }
+      ::_exit(done == 100 ? 0 : 1);
+    }
+    over = true;
+    if (busy) other.join();
+    int status = 1;
+    ::waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+  }
+}
+
+TEST(thread_pool, a_watch_ends_a_loop) {
+  for (const int threads : {1, 3}) {
+    thread_pool pool(threads);
+    std::atomic<int> calls = 0, looks = 0;
+    pool.watch([&] {
+      if (++looks == 3) fail("stop");
+    });
+    EXPECT_THROW(pool.for_each(1000,
+                               [&](index_t, int) {
+                                 ++calls;
+                                 std::this_thread::yield();
+                               }),
+                 error);
+    EXPECT_LT(calls, 1000);
+    EXPECT_NO_THROW(pool.for_each(10, [](index_t, int) {}));
+  }
+}
+
+TEST(usable_cores, are_those_of_the_process) {
+  cpu_set_t before;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
+  const int cores = usable_cores();
+  EXPECT_GE(cores, 1);
+  EXPECT_LE(cores, CPU_COUNT(&before));
+  int first = 0;
+  while (!CPU_ISSET(first, &before)) ++first;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(first, &one);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(usable_cores(), 1);
+  EXPECT_EQ(thread_pool().size(), 1);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof before, &before), 0);
+  EXPECT_EQ(usable_cores(), cores);
+}
+
+TEST(usable_cores, quotas_of_groups_and_of_those_above) {
+  const test::scratch_folder folder;
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::filesystem::create_directories((folder / name).parent_path());
+    test::put(folder / name, text);
+  };
+  const auto quota = [&](const std::string& groups) {
+    write("groups", groups);
+    return detail::cpu_quota(folder / "groups", folder.path());
+  };
+  EXPECT_EQ(detail::cpu_quota(folder / "none", folder.path()), std::nullopt);
+  write("a/b/cpu.max", "150000 100000\n");
+  write("a/cpu.max", "max 100000\n");
+  EXPECT_EQ(quota("0::/a/b\n"), 1.5);
+  EXPECT_EQ(quota("0::/a\n"), std::nullopt);
+  EXPECT_EQ(quota("0::/a/b/below:with:colons\n"), 1.5);
+  write("cpu.max", "50000 100000\n");  // a container's own group is at the mount
+  EXPECT_EQ(quota("0::/system.slice/somewhere/else\n"), 0.5);
+  write("cpu/job/cpu.cfs_quota_us", "400000\n");
+  write("cpu/job/cpu.cfs_period_us", "100000\n");
+  write("cpu/cpu.cfs_quota_us", "-1\n");
+  write("cpu/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(quota("7:memory:/a\n5:cpu,cpuacct:/job\n"), 4);
+  EXPECT_EQ(quota("5:cpuacct:/job\n"), std::nullopt);
+  EXPECT_EQ(quota("5:cpu:/\n"), std::nullopt);
+  write("cpu.max", "rubbish");
+  EXPECT_EQ(quota("0::/\nno colons\n"), std::nullopt);
 }
 
 }  // namespace

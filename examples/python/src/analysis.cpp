@@ -62,7 +62,7 @@ index_t array_layer::length() const {
 
 namespace {
 
-/// Calls on_device(cuda_calls&, cuda_rows) for rows on a CUDA device, else on_host(watched_context&, layer_view<T>).
+/// Calls on_device(cuda_calls&, cuda_rows) for rows on a CUDA device, else on_host(cpu_context&, layer_view<T>).
 template <class OnDevice, class OnHost>
 auto run_where_it_lies(const array_layer& rows, const OnDevice& on_device, const OnHost& on_host) {
   if (rows.on_cuda()) {
@@ -70,7 +70,7 @@ auto run_where_it_lies(const array_layer& rows, const OnDevice& on_device, const
     auto& cuda = cuda_library("q");
     return run_alone([&] { return on_device(cuda, there); });
   }
-  return run([&](watched_context& ctx) { return rows.visit([&](const auto& view) { return on_host(ctx, view); }); });
+  return run([&](cpu_context& ctx) { return rows.visit([&](const auto& view) { return on_host(ctx, view); }); });
 }
 
 bucket_edges edges_of(const buckets_argument& buckets, index_t length) {
@@ -100,7 +100,7 @@ model_report analyse_arrays(nb::object q, nb::object k, nb::object positions, nb
       [&](cuda_calls& cuda, const cuda_rows& there) {
         return cuda.analyse(there, names, report.buckets, report.context_length, options);
       },
-      [&](watched_context& ctx, const auto& view) {
+      [&](cpu_context& ctx, const auto& view) {
         return analyse_layer(ctx, view, names, report.buckets, report.context_length, options);
       });
   return report;
@@ -114,7 +114,7 @@ layer_moments moments_of(nb::object q, nb::object k, nb::object positions, nb::o
   const auto edges = edges_of(buckets, length);
   return run_where_it_lies(
       rows, [&](cuda_calls& cuda, const cuda_rows& there) { return cuda.accumulate(there, edges, length); },
-      [&](watched_context& ctx, const auto& view) {
+      [&](cpu_context& ctx, const auto& view) {
         return accumulate(ctx, view, edge_buckets{edges.edges()}, {.context_length = length});
       });
 }
@@ -128,6 +128,7 @@ std::vector<plasticity_profile_result> profiles_of(const std::vector<query_model
   const auto weight = [&](const key_pair& p) {
     const nb::gil_scoped_acquire gil;
     if (failure) throw interrupted{};
+    const calling_back mark;
     try {
       const nb::object given = pairs(p);
       double w = 0;
@@ -154,7 +155,7 @@ std::vector<plasticity_profile_result> profiles_of(const std::vector<query_model
           const auto set = name == "all" ? pairs_of_profile::all : pairs_of_profile::prefix_uniform;
           return cuda.profiles(models, there, set, across_documents, options);
         },
-        [&](watched_context& ctx, const auto& view) {
+        [&](cpu_context& ctx, const auto& view) {
           if (!named)
             return plasticity_profile(
                 ctx, models, view, weighted_pairs{.weight_of = weight, .across_documents = across_documents}, options);
@@ -333,12 +334,12 @@ void bind_analysis(nb::module_& m) {
         nb::arg("key_positions") = none, nb::arg("key_documents") = none,
         "Mergeable moments of the rows, in float64; arguments as those of analyse.");
   m.def(
-      "pca", [](const layer_moments& x) { return run([&](watched_context& c) { return pca(c, x); }); },
-      nb::arg("moments"), "PCA of pooled queries and keys (4.2), one result per query head.");
+      "pca", [](const layer_moments& x) { return run([&](cpu_context& c) { return pca(c, x); }); }, nb::arg("moments"),
+      "PCA of pooled queries and keys (4.2), one result per query head.");
   m.def(
       "planar_rotation",
       [](const layer_moments& x, std::optional<index_t> length, double scale) {
-        return run([&](watched_context& c) {
+        return run([&](cpu_context& c) {
           return planar_rotation(c, x, {.context_length = length.value_or(0), .score_scale = scale});
         });
       },
@@ -349,7 +350,7 @@ void bind_analysis(nb::module_& m) {
       "fit_queries",
       [](const layer_moments& x, const std::string& covariance, bool no_drift) {
         const auto kind = covariance_of(covariance);
-        return run([&](watched_context& c) { return fit_queries(c, x, {.covariance = kind, .no_drift = no_drift}); });
+        return run([&](cpu_context& c) { return fit_queries(c, x, {.covariance = kind, .no_drift = no_drift}); });
       },
       nb::arg("moments"), nb::arg("covariance") = "diagonal", nb::arg("no_drift") = false,
       "Gaussian query models (4.9 to 4.12), one per query head: diagonal, full, joint or linear_drift.");
@@ -379,13 +380,13 @@ void bind_analysis(nb::module_& m) {
       "set_threads",
       [](int threads) {
         require(threads >= 0, "threads must be at least 1, or 0 for one per core, not ", threads);
-        const nb::gil_scoped_release released;
-        auto& shared = the_context();
-        const std::lock_guard one_call(shared.mutex);
-        shared.threads = threads;
-        shared.context.reset();
+        run_alone([&] {
+          the_context().threads = threads;
+          the_context().context.reset();
+        });
       },
-      nb::arg("threads"), "Threads of all later calls; 0: one per core. Results do not depend on it.");
+      nb::arg("threads"),
+      "Threads of all later calls; 0: one per core that this process may use. Results do not depend on it.");
 }
 
 }  // namespace qkgeom::python

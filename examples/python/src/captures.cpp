@@ -30,13 +30,14 @@ model_report analyse_capture(const capture_set& source, std::optional<buckets_ar
     options.heads.push_back({layer, head});
   }
   const index_t total = analysed_heads(source.manifest(), options);
-  return run([&](watched_context& ctx) {
+  return run([&](cpu_context& ctx) {
     index_t done = 0;
     return analyse(ctx, source, options, [&](index_t n) {
       done += n;
       check_signals();
       if (progress.is_none()) return;
       const nb::gil_scoped_acquire gil;
+      const calling_back mark;
       PyObject* const result =
           PyObject_CallFunction(progress.ptr(), "LL", static_cast<long long>(done), static_cast<long long>(total));
       if (result == nullptr) throw interrupted{};

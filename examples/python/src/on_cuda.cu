@@ -58,8 +58,44 @@ class uploaded_layer {
   layer_view<T, device> view_;
 };
 
+/// A context that calls a function before each primitive that takes time.
+class watched_context : public cuda_context {
+ public:
+  watched_context(void (*before_each_step)(), const cuda_options& options)
+      : cuda_context(options), before_each_step_(before_each_step) {}
+
+  template <class T>
+  std::vector<side_moments> moments(const char* side, const tensor_view<const T, space>& x,
+                                    const vector_view<const std::int32_t, space>& position,
+                                    const std::vector<std::int32_t>& bucket, index_t buckets, scatter_kind per_bucket) {
+    before_each_step_();
+    return cuda_context::moments(side, x, position, bucket, buckets, per_bucket);
+  }
+  template <class T, class... Weight>
+  requires requires(cuda_context& ctx, const tensor_view<const T, space>& k, const keys_by_document& groups,
+                    const std::vector<pair_problem>& problems, const pair_request& request, const Weight&... weight) {
+    ctx.gaussian_pairs(k, groups, problems, request, weight...);
+  }
+  std::vector<pair_sums> gaussian_pairs(const tensor_view<const T, space>& k, const keys_by_document& groups,
+                                        const std::vector<pair_problem>& problems, const pair_request& request,
+                                        const Weight&... weight) {
+    before_each_step_();
+    return cuda_context::gaussian_pairs(k, groups, problems, request, weight...);
+  }
+  template <class T>
+  std::vector<pair_sums> empirical_pairs(const tensor_view<const T, space>& q, const tensor_view<const T, space>& k,
+                                         const keys_by_document& groups, const std::vector<empirical_problem>& problems,
+                                         std::optional<pair_precision> precision = {}) {
+    before_each_step_();
+    return cuda_context::empirical_pairs(q, k, groups, problems, precision);
+  }
+
+ private:
+  void (*before_each_step_)();
+};
+
 class calls_on_device final : public cuda_calls {
-  using context_type = watched<cuda_context>;
+  using context_type = watched_context;
 
   template <class F>
   auto on(const cuda_place& place, F&& f) {

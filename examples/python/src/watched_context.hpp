@@ -3,11 +3,13 @@
 
 #include <nanobind/nanobind.h>
 
+#include <pthread.h>
+#include <chrono>
 #include <mutex>
 #include <optional>
 
-#include "on_cuda.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/core/error.hpp"
 
 namespace qkgeom::python {
 
@@ -19,23 +21,52 @@ inline void check_signals() {
   const nanobind::gil_scoped_acquire gil;
   if (PyErr_CheckSignals() != 0) throw interrupted{};
 }
-using watched_context = watched<cpu_context>;
 
 /// The context of all calls: one call at a time runs on it.
 struct shared_context {
   std::mutex mutex;
-  int threads = 0;  ///< 0: one per core
-  std::optional<watched_context> context;
+  int threads = 0;  ///< 0: `usable_cores()`
+  std::optional<cpu_context> context;
+
+  /// Makes the context, if there is none, and lets Ctrl-C end its loops.
+  cpu_context& made() {
+    if (context) return *context;
+    context.emplace(cpu_options{.threads = threads});
+    context->pool().watch([last = std::chrono::steady_clock::now()]() mutable {
+      const auto now = std::chrono::steady_clock::now();
+      if (now - last < std::chrono::milliseconds(100)) return;
+      last = now;
+      check_signals();
+    });
+    return *context;
+  }
 };
+/// Returns the context of this process. A forked child has one of its own: its parent's mutex may be held for ever.
 inline shared_context& the_context() {
-  static auto* const shared = new shared_context;  // lives until the process ends: its threads do
+  static auto* shared = new shared_context;  // lives until the process ends: its threads do
+  static const int registered =
+      pthread_atfork(nullptr, nullptr, [] { shared = new shared_context{.threads = shared->threads}; });
+  require(registered == 0, "pthread_atfork failed");
   return *shared;
 }
 
-/// Calls f() without the GIL and while no other call runs. Throws what f throws, and the Python exception behind
-/// `interrupted`.
+/// Marks a thread that calls a function of the caller's, which must not call back, while this object lives.
+struct calling_back {
+  calling_back() { now() = true; }
+  calling_back(const calling_back&) = delete;
+  calling_back& operator=(const calling_back&) = delete;
+  ~calling_back() { now() = false; }
+  static bool& now() {
+    thread_local bool value = false;
+    return value;
+  }
+};
+
+/// Calls f() without the GIL and while no other call runs. Throws what f throws, the Python exception behind
+/// `interrupted`, and `error` within a `calling_back`.
 template <class F>
 auto run_alone(F&& f) {
+  require(!calling_back::now(), "a function that qkgeom calls (pairs, progress) must not call qkgeom's analyses");
   try {
     const nanobind::gil_scoped_release released;
     const std::lock_guard one_call(the_context().mutex);
@@ -46,14 +77,10 @@ auto run_alone(F&& f) {
   }
 }
 
-/// Calls f(watched_context&) as `run_alone` does.
+/// Calls f(cpu_context&) as `run_alone` does.
 template <class F>
 auto run(F&& f) {
-  return run_alone([&] {
-    auto& shared = the_context();
-    if (!shared.context) shared.context.emplace(check_signals, cpu_options{.threads = shared.threads});
-    return f(*shared.context);
-  });
+  return run_alone([&] { return f(the_context().made()); });
 }
 
 }  // namespace qkgeom::python

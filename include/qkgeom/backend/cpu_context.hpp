@@ -14,7 +14,7 @@
 namespace qkgeom {
 
 struct cpu_options {
-  int threads = 0;  ///< 0 or less: one per core
+  int threads = 0;  ///< 0 or less: `usable_cores()`
 };
 
 /// Runs every primitive on the CPU, with Eigen and threads. Results do not depend on the number of threads. Use a

@@ -25,7 +25,7 @@ struct cuda_options {
   cudaStream_t stream = nullptr;  ///< the caller's; must outlive the context
   gram_products products = gram_products::split_bf16;
   std::size_t scratch_bytes = std::size_t{4} << 30;  ///< device memory for a launch's keys and sums, or scores
-  int threads = 0;                                   ///< host threads for work on results; 0 or less: one per core
+  int threads = 0;                                   ///< host threads for work on results; 0 or less: `usable_cores()`
 };
 
 /// Runs every primitive on the current CUDA device, on the caller's stream, on views of device memory. It has the

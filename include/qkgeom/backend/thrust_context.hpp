@@ -8,7 +8,7 @@
 namespace qkgeom {
 
 struct thrust_options {
-  int threads = 0;  ///< host threads for d x d work; 0 or less: one per core
+  int threads = 0;  ///< host threads for d x d work; 0 or less: `usable_cores()`
 };
 
 /// Runs every primitive through Thrust's algorithms on any policy, e.g. `thrust_context ctx{thrust::omp::par}`.
