@@ -15,7 +15,10 @@ find_package(Threads REQUIRED)
 
 add_library(qkgeom INTERFACE)
 add_library(qkgeom::qkgeom ALIAS qkgeom)
-target_include_directories(qkgeom INTERFACE
+if(NOT PROJECT_IS_TOP_LEVEL)
+  set(_system SYSTEM)   # a consumer's warnings are about his own code
+endif()
+target_include_directories(qkgeom ${_system} INTERFACE
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
   "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 target_compile_features(qkgeom INTERFACE cxx_std_20)
@@ -52,6 +55,8 @@ endif()
 foreach(_name IN LISTS _qkgeom_archives)
   add_library(qkgeom::${_name} ALIAS qkgeom_${_name})
   target_link_libraries(qkgeom_${_name} PRIVATE $<BUILD_INTERFACE:$<TARGET_NAME_IF_EXISTS:qkgeom_warnings>>)
+  # A consumer's own Eigen may allocate with another alignment (-march): the two must not share functions.
+  target_compile_definitions(qkgeom_${_name} PRIVATE Eigen=qkgeom_eigen)
   set_target_properties(qkgeom_${_name} PROPERTIES EXPORT_NAME ${_name}
     EXCLUDE_FROM_ALL $<NOT:$<BOOL:${PROJECT_IS_TOP_LEVEL}>>
     POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden)   # for shared libraries too

@@ -14,6 +14,12 @@ endfunction()
 file(REMOVE_RECURSE "${WORK}")
 if(NOT PROJECT)
   run("${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${WORK}/prefix" --component qkgeom_library)
+  # A consumer's Eigen, compiled for another CPU, must not meet the archives'.
+  file(GLOB archives "${WORK}/prefix/lib*/libqkgeom_*.a" "${WORK}/prefix/lib*/*/libqkgeom_*.a")
+  execute_process(COMMAND nm -C ${archives} OUTPUT_VARIABLE symbols ERROR_QUIET COMMAND_ERROR_IS_FATAL ANY)
+  if(NOT symbols MATCHES "qkgeom_eigen::" OR symbols MATCHES " Eigen::")
+    message(FATAL_ERROR "the archives hold functions of namespace Eigen, or none of their own")
+  endif()
 else()
   # The preset overrules what an earlier configuration of the folder left out.
   run("${CMAKE_COMMAND}" -S "${PROJECT}" -B "${WORK}/demo" --preset native -DQKGEOM_CUDA=OFF -DQKGEOM_BUILD_BENCH=OFF)
