@@ -166,12 +166,13 @@ line_figure decay_figure(const model_report& report, const std::vector<head_deca
     std::vector<mean> found_mean(f.x.size()), bound_mean(f.x.size());
     for (std::size_t h = 0; h < heads.size(); ++h) {
       if (report.heads[h].rope != rope) continue;
-      auto& trace = found.traces.emplace_back();
-      const auto& buckets = heads[h].decay.pooled.buckets;
-      for (std::size_t b = 0; b < buckets.size(); ++b) {
-        trace.push_back(buckets[b].plasticity.value);
-        found_mean[b].add(buckets[b].plasticity.value);
-        bound_mean[b].add(buckets[b].promised.value);
+      auto& trace = found.traces.emplace_back(f.x.size(), std::nan(""));
+      std::size_t b = 0;
+      for (const decay_bucket& bucket : heads[h].decay.pooled.buckets) {  // those with a query model
+        while (report.buckets.start(static_cast<index_t>(b)) != bucket.start) ++b;
+        trace[b] = bucket.plasticity.value;
+        found_mean[b].add(bucket.plasticity.value);
+        bound_mean[b].add(bucket.promised.value);
       }
     }
     if (found.traces.empty()) continue;

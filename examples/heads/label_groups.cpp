@@ -54,6 +54,9 @@ std::vector<labelled_documents> documents_by_label(const std::vector<std::filesy
           labels.empty() ? std::string(", nor any other") : ", but there are " + labels);
   require(documents.size() > 1, "--group-by ", label, ": all documents have the value ",
           printable(documents.begin()->first));
+  constexpr std::size_t most_values = 1000;
+  require(documents.size() <= most_values, "--group-by ", label, ": the documents have ", documents.size(),
+          " values, more than the ", most_values, " that it analyses one by one");
   std::sort(all.begin(), all.end());
   std::vector<capture_set::row_documents> rows;
   for (const index_t layer : source.layers()) rows.push_back(source.documents_in(layer));

@@ -93,15 +93,19 @@ estimate mean_over_heads(const rounding_study& found, std::size_t type, const me
     for (const auto& d : h.effects[type].documents) documents.push_back(d.document);
   std::sort(documents.begin(), documents.end());
   documents.erase(std::unique(documents.begin(), documents.end()), documents.end());
+  std::vector<std::pair<double, double>> all(found.heads.size());  // of each head's documents
+  for (std::size_t h = 0; h < all.size(); ++h)
+    for (const rounding_sums& d : found.heads[h].effects[type].documents)
+      all[h].first += m.above(d), all[h].second += m.below(d);
   const auto mean = [&](std::int32_t left_out) {
     double sum = 0, n = 0;
-    for (const auto& h : found.heads) {
-      double above = 0, below = 0;
-      for (const auto& d : h.effects[type].documents)
-        if (d.document != left_out) {
-          above += m.above(d);
-          below += m.below(d);
-        }
+    for (std::size_t h = 0; h < all.size(); ++h) {
+      auto [above, below] = all[h];
+      const auto& list = found.heads[h].effects[type].documents;
+      const auto own =
+          std::lower_bound(list.begin(), list.end(), left_out,
+                           [](const rounding_sums& d, std::int32_t number) { return d.document < number; });
+      if (own != list.end() && own->document == left_out) above -= m.above(*own), below -= m.below(*own);
       if (!(below > 0)) continue;
       sum += above / below;
       ++n;

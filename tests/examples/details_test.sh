@@ -35,6 +35,12 @@ run heads "$work/few" --no-figures --out "$work/sparse" --details
 column "$work/sparse/gaps.csv" gap | grep . >/dev/null || bad "no bucket has a gap"
 column "$work/sparse/gaps.csv" gap | sed 1,4d | grep -x '' >/dev/null || bad "every bucket has a gap"
 
+# Buckets without a query model are gaps in the figures.
+run capture --model "$model/stage1-step-250" --jsonl "$model/heldout.jsonl" --examples 4 --max-length 256 --sampler log2 \
+  --heads 2.0,3.0 --out "$work/log2"
+run heads "$work/log2" --out "$work/gaps" --details
+[[ -s $work/gaps/decay.svg ]] || bad "no figure of the decay theorem of log2 buckets"
+
 # PCA and rotation accept moments over any buckets.
 run capture --model "$model/stage1-step-250" --jsonl "$model/heldout.jsonl" --examples 3 --max-length 512 --layers 1,3 --heads 4 \
   --bucket-size 64 --rate 24 --moments --statistics-bucket-size 100 --out "$work/grid"

@@ -59,22 +59,23 @@ stationarity stationarity_of(const matrix_view<const T>& x, const vector_view<co
   }
   const auto n = step.size();
   if (n < 2) return {};
-  // The sum over pairs of different documents is |sum of steps|^2 less each step's square.
-  const auto shift = [&](std::size_t left_out) {
-    std::vector<double> sum(d);
-    double own = 0, total = 0;
-    for (std::size_t e = 0; e < n; ++e) {
-      if (e == left_out) continue;
-      for (index_t c = 0; c < d; ++c) {
-        sum[c] += step[e][c];
-        own += step[e][c] * step[e][c];
-      }
-      total += variance[e];
-    }
+  std::vector<double> sum(static_cast<std::size_t>(d)), own(n);
+  double squares = 0, total = 0;
+  for (std::size_t e = 0; e < n; ++e) {
+    for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += step[e][c], own[e] += step[e][c] * step[e][c];
+    squares += own[e];
+    total += variance[e];
+  }
+  // The sum over pairs of different documents is |sum of steps|^2 less each step's square. `e` is left out; n: none.
+  const auto shift = [&](std::size_t e) {
     double square = 0;
-    for (const double s : sum) square += s * s;
-    const auto count = static_cast<double>(n - (left_out < n));
-    return (square - own) / (count * (count - 1)) / (4 * total / count);
+    for (std::size_t c = 0; c < sum.size(); ++c) {
+      const double rest = sum[c] - (e < n ? step[e][c] : 0);
+      square += rest * rest;
+    }
+    const auto count = static_cast<double>(n - (e < n));
+    const double own_of_rest = squares - (e < n ? own[e] : 0), variance_of_rest = total - (e < n ? variance[e] : 0);
+    return (square - own_of_rest) / (count * (count - 1)) / (4 * variance_of_rest / count);
   };
   std::vector<double> without, log_without;
   double mean = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <complex>
@@ -37,7 +38,8 @@ std::vector<row_pair> draw_row_pairs(const layer_view<T>& rows, const plane_opti
     std::sort(q.begin(), q.end());
     std::sort(k.begin(), k.end());
     const random_stream draws{options.seed, static_cast<std::uint32_t>(document), 0, draw::score_pair};
-    for (index_t i = 0; i < options.pairs && !q.empty(); ++i) {
+    const auto all = static_cast<index_t>(q.size() * k.size());
+    for (index_t i = 0; i < std::min(options.pairs, all); ++i) {
       const auto at = static_cast<std::uint64_t>(2 * i);
       const auto [t, query] = q[draws.below(at, q.size())];
       const auto key = [&, t = t](index_t position) {
@@ -87,22 +89,22 @@ row_means means_of(const matrix_view<const T>& x, const std::vector<std::pair<st
 
 /// Returns cov(part, score) / var(score) over all pairs, with its jackknife error over documents.
 inline estimate variance_share(const std::vector<plane_sums>& sums, std::size_t part) {
-  const auto share = [&](std::size_t left_out) {
-    double n = 0, s = 0, ss = 0, p = 0, ps = 0;
-    for (std::size_t e = 0; e < sums.size(); ++e)
-      if (e != left_out) {
-        n += sums[e].n;
-        s += sums[e].score;
-        ss += sums[e].square;
-        p += sums[e].part[part];
-        ps += sums[e].part_score[part];
-      }
-    return (ps - p * s / n) / (ss - s * s / n);
+  using five = std::array<double, 5>;  // number, scores, squares, parts, parts times scores
+  const auto of_document = [&](const plane_sums& e) {
+    return five{e.n, e.score, e.square, e.part[part], e.part_score[part]};
   };
+  const auto share = [](const five& x) { return (x[4] - x[3] * x[1] / x[0]) / (x[2] - x[1] * x[1] / x[0]); };
+  five all{};
+  for (const plane_sums& e : sums)
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] += of_document(e)[i];
   std::vector<double> without;
-  for (std::size_t e = 0; e < sums.size(); ++e)
-    if (sums[e].n > 0) without.push_back(share(e));
-  return jackknife(share(sums.size()), without);
+  for (const plane_sums& e : sums) {
+    if (e.n == 0) continue;
+    five rest = all;
+    for (std::size_t i = 0; i < rest.size(); ++i) rest[i] -= of_document(e)[i];
+    without.push_back(share(rest));
+  }
+  return jackknife(share(all), without);
 }
 
 }  // namespace detail
@@ -123,11 +125,12 @@ std::vector<head_planes> planes_of(Context& ctx, const layer_view<T>& before, co
   const double factor = rope ? rope->attention_factor * rope->attention_factor : 1;
   const auto pairs = detail::draw_row_pairs(before, options);
   const std::size_t documents = pairs.empty() ? 0 : pairs.back().document + 1;
-  std::vector<std::complex<double>> phase;  // (pairs, planes)
-  phase.reserve(pairs.size() * count);
-  for (const auto& pair : pairs)
-    for (std::size_t p = 0; p < count; ++p)
+  std::map<index_t, std::vector<std::complex<double>>> phases;  // by distance, (planes)
+  for (const auto& pair : pairs) {
+    auto& phase = phases[pair.distance];
+    for (std::size_t p = phase.size(); p < count; ++p)
       phase.push_back(std::polar(factor, static_cast<double>(pair.distance) * rope->inv_freq[p]));
+  }
   const auto bins =
       static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(std::max<index_t>(context_length - 1, 1))));
   std::vector<head_planes> heads(before.key_of_query.size());
@@ -150,8 +153,9 @@ std::vector<head_planes> planes_of(Context& ctx, const layer_view<T>& before, co
       for (std::size_t c = 0; c < d; ++c)
         if (!rotated[c]) part[count] += static_cast<double>(x[c]) * static_cast<double>(y[c]);
       double score = part[count], predicted = rest_of_means;
+      const auto& phase = phases.find(pairs[i].distance)->second;
       for (std::size_t p = 0; p < count; ++p) {
-        const auto rotation = phase[i * count + p];
+        const auto rotation = phase[p];
         part[p] = (rotation * detail::in_plane(x, planes[p]) * std::conj(detail::in_plane(y, planes[p]))).real();
         score += part[p];
         predicted += (rotation * product[p]).real();
