@@ -2,7 +2,7 @@
 #include "capture/arguments.hpp"
 
 #include <CLI/CLI.hpp>
-#include <charconv>
+#include <algorithm>
 #include <cmath>
 #include <type_traits>
 
@@ -10,6 +10,7 @@
 #include "capture/job/plan.hpp"
 #include "capture/job/protocol.hpp"
 #include "capture/model/head_list.hpp"
+#include "qkgeom/io/whole_number.hpp"
 
 namespace qkgeom {
 namespace {
@@ -22,17 +23,12 @@ struct raw_options {
 
 /// Parses a part such as "3/8".
 capture_part parse_part(const std::string& text) {
-  capture_part part{};
-  const char *const end = text.data() + text.size(), *p = text.data();
-  const auto number = [&](index_t& n) {
-    const auto [next, code] = std::from_chars(p, end, n);
-    p = next;
-    return code == std::errc();
-  };
-  const bool read = number(part.number) && p != end && *p++ == '/' && number(part.of) && p == end;
-  require(read && part.number >= 1 && part.number <= part.of && part.of <= most_parts,
+  const std::size_t slash = std::min(text.find('/'), text.size());
+  const auto number = whole_number<index_t>(text.substr(0, slash));
+  const auto of = whole_number<index_t>(text.substr(std::min(slash + 1, text.size())));
+  require(number && of && *number >= 1 && *number <= *of && *of <= most_parts,
           "--part must be a number and of how many, such as 3/8, not '", text, "'");
-  return part;
+  return {*number, *of};
 }
 
 /// Reads the protocol that the command line names, before the other options, which override its settings.
@@ -48,18 +44,15 @@ capture_options settings_of_protocol(int argc, const char* const* argv) {
 }
 
 void choose_heads(const std::string& text, head_choice& choice) {
-  if (text.empty()) return;
   choice.count.reset();
   choice.list.clear();
   if (text == "all") return;
-  index_t heads = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), heads);
-  const bool is_number = code == std::errc() && end == text.data() + text.size();
-  const bool is_file = !is_number && std::filesystem::exists(text);
+  const auto heads = whole_number<index_t>(text);
+  const bool is_file = !heads && std::filesystem::exists(text);
   const bool is_list = text.find('.') != text.npos && text.find_first_not_of("0123456789., ") == text.npos;
-  require(is_number ? heads > 0 : is_file || is_list,
+  require(heads ? *heads > 0 : is_file || is_list,
           "--heads must be a number of at least 1, all, a list such as 3.12,4.0, or a file, not '", text, "'");
-  if (is_number)
+  if (heads)
     choice.count = heads;
   else
     choice.list = is_file ? read_head_list(text) : parse_head_words(text, "--heads");
@@ -164,6 +157,7 @@ device_choice interpret_common(const raw_options& raw, const capture_options& op
 
 /// Parses the command line; prints --help and --version and returns false after them.
 bool parsed(CLI::App& app, int argc, const char* const* argv) {
+  require_whole_numbers(app);
   app.set_version_flag("--version", app.get_name() + " " + QKGEOM_VERSION, "print the version and exit");
   try {
     app.parse(argc, argv);

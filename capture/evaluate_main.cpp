@@ -32,7 +32,7 @@ void run(int argc, char** argv) {
 #endif
   const evaluation_options& options = asked->options;
   if (asked->plan) return plan_evaluation(options, std::cout, std::cerr, factory_for(*asked));
-  require_one_process();
+  require_no_other_process();
   const made_folder out(options.capture.run.out);
   evaluate_model(options, std::cerr, factory_for(*asked));
   fmt::print("written to {}: condition_loss.csv condition_probes.csv\n", options.capture.run.out.string());

@@ -132,7 +132,7 @@ int run(int argc, char** argv) {
                [&](process_group& group) { status = run(*asked, group); });
   return status;
 #else
-  require_one_process();
+  require_no_other_process();
   return run(*asked, this_process());
 #endif
 }

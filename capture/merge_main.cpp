@@ -26,7 +26,7 @@ void merge(int argc, char** argv) {
     app.exit(e);
     return;
   }
-  require_one_process();
+  require_no_other_process();
   const merged_capture made = merge_parts(parts, out);
   fmt::print("{}: {} documents, {} rows in {} shards, of {} parts; {} files linked, {} copied\n", out.string(),
              made.documents, made.rows, made.shards, made.parts, made.linked, made.copied);

@@ -35,10 +35,10 @@ struct evaluation_input {
 };
 
 /// Reads the documents of at least two tokens and makes the probes.
-evaluation_input read_input(const evaluation_options& options, const prepared_capture& prepared) {
+evaluation_input read_input(const evaluation_options& options, prepared_capture& prepared, std::ostream& notes) {
   evaluation_input input;
   const index_t length = prepared.manifest.context_length;
-  tokenizer tokens = load_tokenizer(options.capture.inputs, options.capture.model.path, prepared);
+  tokenizer tokens = load_tokenizer(options.capture.inputs, options.capture.model.path, prepared, notes);
   if (options.capture.inputs.named())
     document_list(options.capture.inputs).for_each([&](index_t, const document& d) {
       auto ids = tokens.encode(d.text, length);
@@ -151,10 +151,10 @@ class evaluation {
 }  // namespace
 
 void evaluate_model(const evaluation_options& options, std::ostream& notes, const forward_pass_factory& make) {
-  const prepared_capture prepared = prepare_capture(options.capture, notes);
+  prepared_capture prepared = prepare_capture(options.capture, notes);
   if (const std::string note = note_on_context(prepared.manifest); !note.empty()) notes << "note: " << note << '\n';
   const auto conditions = all_conditions(options, prepared.model);
-  const evaluation_input input = read_input(options, prepared);
+  const evaluation_input input = read_input(options, prepared, notes);
   const checkpoint weights = open_weights(prepared, options.capture.model.path);
   thread_pool pool(options.capture.run.threads);
   const auto model = make(prepared.model, weights, options.capture.model.compute, prepared.model.n_layers() - 1, pool);
@@ -188,9 +188,9 @@ void evaluate_model(const evaluation_options& options, std::ostream& notes, cons
 
 void plan_evaluation(const evaluation_options& options, std::ostream& out, std::ostream& notes,
                      const forward_pass_factory& make) {
-  const prepared_capture prepared = prepare_capture(options.capture, notes);
+  prepared_capture prepared = prepare_capture(options.capture, notes);
   const auto conditions = all_conditions(options, prepared.model);
-  const evaluation_input input = read_input(options, prepared);
+  const evaluation_input input = read_input(options, prepared, notes);
   const auto tokens = static_cast<double>(input.tokens()) * static_cast<double>(conditions.size());
   out << fmt::format("conditions   {}, the model as it is among them\n", conditions.size())
       << fmt::format("each         {} documents and {} probes, {} tokens\n", input.documents.size(),

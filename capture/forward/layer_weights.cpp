@@ -219,7 +219,11 @@ std::string find_prefix(const decoder_description& model, const checkpoint& weig
     if (weights.has(name)) return prefix;
     tried += (tried.empty() ? "" : " nor ") + name;
   }
-  fail("the checkpoint has no tensor ", tried);
+  const std::string embedding = model.embedding + ".weight", wrapped = weights.name_behind(embedding);
+  if (wrapped.empty()) fail("the checkpoint has no tensor ", tried);
+  fail("the checkpoint has no tensor ", tried, ", but ", printable(wrapped, 200), ": its names begin with \"",
+       printable(wrapped.substr(0, wrapped.size() - embedding.size()), 200),
+       "\", as those of a model within another one do (torch.compile, DDP, FSDP); save the model without it");
 }
 
 void check_layer(const decoder_description& model, const checkpoint& weights, const std::string& prefix, index_t layer,

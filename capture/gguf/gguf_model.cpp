@@ -11,6 +11,7 @@
 #include <set>
 #include <string_view>
 
+#include "qkgeom/core/budget.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/rope_config.hpp"
 
@@ -284,6 +285,8 @@ void gguf_model::name_tensors(const gguf_architecture& architecture, const archi
     if (architecture.value_heads_tiled && is(".linear_attn.") && !is(".norm.")) tile(t);
     tensors_.push_back(std::move(t));
   };
+  budget parts(most_experts,
+               where_ + ": its tensors hold more than " + std::to_string(most_experts) + " matrices of experts");
   for (const auto& file : files_)
     for (const auto& [name, tensor] : file->tensors()) {
       if (more && is_behind(name, layers)) continue;
@@ -316,6 +319,7 @@ void gguf_model::name_tensors(const gguf_architecture& architecture, const archi
       part.shape.erase(part.shape.begin());
       part.shape[0] /= count;
       part.bytes /= static_cast<std::size_t>(experts * count);
+      parts.spend(static_cast<std::uint64_t>(experts * count));
       for (index_t e = 0; e < experts; ++e)
         for (const auto& matrix : matrices) {
           add({before + std::to_string(e) + matrix, file, part});
@@ -333,12 +337,14 @@ void gguf_model::name_tensors(const gguf_architecture& architecture, const archi
 void gguf_model::join_latent(index_t heads) {
   constexpr std::string_view ending = ".k_b_proj.weight";
   std::vector<named_tensor> joined;
+  std::map<std::string_view, const named_tensor*> by_name;
+  for (const named_tensor& t : tensors_) by_name.emplace(t.name, &t);
   for (const named_tensor& k : tensors_) {
     if (!k.name.ends_with(ending)) continue;
     const std::string before = k.name.substr(0, k.name.size() - ending.size());
-    const auto v = std::find_if(tensors_.begin(), tensors_.end(),
-                                [&](const named_tensor& t) { return t.name == before + ".v_b_proj.weight"; });
-    require(v != tensors_.end(), where_, ": there is no tensor attn_v_b beside ", printable(k.tensor.name));
+    const auto found = by_name.find(before + ".v_b_proj.weight");
+    require(found != by_name.end(), where_, ": there is no tensor attn_v_b beside ", printable(k.tensor.name));
+    const named_tensor* const v = found->second;
     const auto &of_keys = k.tensor.shape, &of_values = v->tensor.shape;
     require(of_keys[0] == heads && of_values[0] == heads && of_keys[1] == of_values[2], where_, ": tensors ",
             printable(k.tensor.name), " and ", printable(v->tensor.name), " do not belong to the same ", heads,
@@ -362,23 +368,56 @@ json gguf_model::types() const {
   return count;
 }
 
+namespace {
+
+/// Finds the manifest of [HOST/][NAMESPACE/]MODEL[:TAG] as Ollama does: the host registry.ollama.ai, the namespace
+/// library and the tag latest need not be said, and case does not matter. Without a host, one of another host is found
+/// too if there is but one.
+fs::path ollama_manifest(const fs::path& folder, const std::string& name) {
+  const auto lower = [](std::string s) {
+    for (char& c : s)
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    return s;
+  };
+  std::vector<std::string> parts(1);
+  for (const char c : lower(name)) c == '/' ? parts.emplace_back() : parts.back() += c;
+  const auto colon = parts.back().find(':');
+  const std::string tag = colon == std::string::npos ? "latest" : parts.back().substr(colon + 1);
+  if (colon != std::string::npos) parts.back().resize(colon);
+  if (parts.size() == 1) parts.insert(parts.begin(), "library");
+  const bool any_host = parts.size() == 2;
+  parts.push_back(tag);
+  std::vector<fs::path> found;
+  std::error_code none;
+  for (const auto& host : fs::directory_iterator(folder, none)) {
+    std::vector<fs::path> here{host.path()};
+    if (!any_host && lower(host.path().filename().string()) != parts[0]) continue;
+    for (auto part = parts.begin() + (any_host ? 0 : 1); part != parts.end(); ++part) {
+      std::vector<fs::path> next;
+      for (const fs::path& at : here)
+        for (const auto& entry : fs::directory_iterator(at, none))
+          if (lower(entry.path().filename().string()) == *part) next.push_back(entry.path());
+      here = std::move(next);
+    }
+    if (host.path().filename() == "registry.ollama.ai" && !here.empty()) return here.front();
+    found.insert(found.end(), here.begin(), here.end());
+  }
+  require(!found.empty(), "Ollama has no model ", printable(name), " in ", folder.parent_path().string());
+  if (found.size() > 1)
+    fail("Ollama has several models ", printable(name), ": ", found[0].string(), " and ", found[1].string(),
+         "; name the host too");
+  return found.front();
+}
+
+}  // namespace
+
 fs::path find_gguf(const fs::path& model) {
   const std::string name = model.string();
   constexpr std::string_view store = "ollama:";
   if (name.starts_with(store)) {
     const char *const given = std::getenv("OLLAMA_MODELS"), *const home = std::getenv("HOME");
     const fs::path root = given ? fs::path(given) : fs::path(home ? home : "") / ".ollama" / "models";
-    std::string wanted = name.substr(store.size()), tag = "latest";
-    if (const auto colon = wanted.rfind(':'); colon != wanted.npos) {
-      tag = wanted.substr(colon + 1);
-      wanted.resize(colon);
-    }
-    if (wanted.find('/') == wanted.npos) wanted = "library/" + wanted;
-    fs::path path;  // below the folder of its host
-    std::error_code none;
-    for (const auto& host : fs::directory_iterator(root / "manifests", none))
-      if (path.empty() && fs::exists(host.path() / wanted / tag)) path = host.path() / wanted / tag;
-    require(!path.empty(), "Ollama has no model ", printable(name.substr(store.size())), " in ", root.string());
+    const fs::path path = ollama_manifest(root / "manifests", name.substr(store.size()));
     const json manifest = read_json(path, std::size_t{1} << 20);
     const json_value fields(manifest, path.string());
     const auto layers = fields.find("layers");
@@ -388,7 +427,8 @@ fs::path find_gguf(const fs::path& model) {
       if (l["mediaType"].string() != "application/vnd.ollama.image.model") continue;
       std::string digest = l["digest"].string();
       std::replace(digest.begin(), digest.end(), ':', '-');
-      require(digest.find('/') == digest.npos, path.string(), ": the digest ", printable(digest), " is no file name");
+      require(digest.starts_with("sha256-") && digest.find_first_not_of("0123456789abcdef", 7) == digest.npos,
+              path.string(), ": the digest ", printable(digest), " is no SHA-256");
       return root / "blobs" / digest;
     }
     fail(path.string(), " lists no weights");

@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 
-#include "capture/gguf/gguf_model.hpp"
 #include "capture/text/unicode.hpp"
 #include "qkgeom/io/file.hpp"
 #include "qkgeom/io/json.hpp"
@@ -15,8 +14,32 @@
 namespace qkgeom {
 namespace {
 
+/// Returns the text of a file without its byte order mark. Throws `error` if the mark is of another encoding.
 std::string_view text_of(const mapped_file& file) {
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+  const std::string_view text{reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+  const auto other = text.starts_with(std::string_view("\xff\xfe\0\0", 4)) || text.starts_with({"\0\0\xfe\xff", 4})
+                         ? "32"
+                     : text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff") ? "16"
+                                                                                    : nullptr;
+  require(!other, file.path().string(), " is in UTF-", other ? other : "",
+          ", and documents are in UTF-8: iconv -f UTF-", other ? other : "", " -t UTF-8 converts it");
+  return text.substr(text.starts_with("\xef\xbb\xbf") ? 3 : 0);
+}
+
+/// Throws `error` unless a text file holds text in UTF-8, but for some damaged bytes.
+void require_text(std::string_view text, const std::string& file) {
+  const std::size_t zero = text.find('\0');
+  require(zero == text.npos, file, " is not text in UTF-8: byte ", zero, " is NUL, as in UTF-16 and in binary files");
+  std::size_t characters = 0, damaged = 0, first = 0;  // beyond ASCII
+  for (std::size_t i = 0, skip = 0; i < text.size();) {
+    const std::size_t n = well_formed_size(text, i, &skip);
+    characters += n > 1;
+    if (n == 0 && damaged++ == 0) first = i;
+    i += n > 0 ? n : skip;
+  }
+  require(damaged <= characters, file, " is not text in UTF-8: ", damaged, " of its ", damaged + characters,
+          " characters beyond ASCII are not, first at byte ", first,
+          "; iconv -f LATIN1 -t UTF-8 converts text in Latin-1");
 }
 
 /// Returns the code unit of the escape \uXXXX at `i`, or -1 without one.
@@ -47,15 +70,14 @@ std::string replace_lone_surrogates(std::string json) {
 document_list::document_list(input_options options) : options_(std::move(options)) {
   require(options_.jsonl.empty() != options_.text.empty(),
           "documents come from either a JSON Lines file or text files");
-  if (!options_.jsonl.empty()) files_.emplace_back(options_.jsonl);
-  for (const auto& path : options_.text) files_.emplace_back(path);
+  if (!options_.jsonl.empty()) files_.emplace_back(options_.jsonl, true);
+  for (const auto& path : options_.text) files_.emplace_back(path, true);
   const auto more = [&](index_t number) { return options_.count < 0 || number < options_.skip + options_.count; };
   const auto texts = static_cast<index_t>(options_.text.size());
   for (index_t number = options_.skip; number < texts && more(number); ++number)
     places_.push_back({text_of(files_[number]), 0, number});
   if (options_.jsonl.empty()) return;
   std::string_view rest = text_of(files_[0]);
-  if (rest.substr(0, 3) == "\xef\xbb\xbf") rest.remove_prefix(3);
   index_t number = 0;
   for (index_t line_number = 1; !rest.empty() && more(number); ++line_number) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
@@ -69,9 +91,9 @@ document_list::document_list(input_options options) : options_(std::move(options
 
 document document_list::read_line(std::string_view line, index_t number, index_t index) const {
   const std::string where = options_.jsonl.string() + " line " + std::to_string(number);
-  const auto parsed = parse_json(replace_lone_surrogates(replace_ill_formed(line)), where);
-  const json_value fields(parsed, where);
   document d;
+  const auto parsed = parse_json(replace_lone_surrogates(replace_ill_formed(line, &d.replaced)), where);
+  const json_value fields(parsed, where);
   d.text = fields[options_.text_field.c_str()].string();
   const auto* id = fields.find(options_.id_field.c_str());
   require(!id || id->is_string() || id->is_number_integer(), where, ": ", options_.id_field,
@@ -95,7 +117,10 @@ document document_list::read_line(std::string_view line, index_t number, index_t
 document document_list::at(index_t index) const {
   const place& p = places_[index];
   if (p.line > 0) return read_line(p.text, p.line, p.number);
-  return {options_.text[p.number].filename().string(), replace_ill_formed(p.text)};
+  require_text(p.text, options_.text[p.number].string());
+  document d{options_.text[p.number].filename().string()};
+  d.text = replace_ill_formed(p.text, &d.replaced);
+  return d;
 }
 
 void document_list::for_each(const std::function<void(index_t, const document&)>& f) const {
@@ -103,7 +128,7 @@ void document_list::for_each(const std::function<void(index_t, const document&)>
 }
 
 input_check check_inputs(const document_list& documents, const tokenizer& tokens, const decoder_description& model,
-                         index_t max_length, const std::filesystem::path& weights) {
+                         index_t max_length) {
   input_check check;
   documents.for_each([&](index_t index, const document& d) {
     const auto ids = tokens.encode(d.text, max_length);
@@ -111,22 +136,12 @@ input_check check_inputs(const document_list& documents, const tokenizer& tokens
       require(ids[t] < model.vocabulary, "document '", printable(d.id), "': token id ", ids[t], " at position ", t,
               " is outside the model's vocabulary of ", model.vocabulary, "; does the tokenizer belong to the model?");
     check.documents.push_back({index, d.id, static_cast<index_t>(ids.size()), d.labels});
+    check.replaced += d.replaced;
+    const std::size_t before = tokens.prefix().size();
+    check.begun_twice += before > 0 && ids.size() > before && ids[before] == tokens.prefix().back();
     check.hash.add(d.id).add(std::string_view("\0", 1)).add(std::as_bytes(std::span(ids)));
   });
   require(!check.documents.empty(), "there is no document to capture");
-  if (weights.empty()) return check;
-  std::vector<std::filesystem::path> files;
-  if (const auto gguf = find_gguf(weights); !gguf.empty())
-    files = parts_of_gguf(gguf);
-  else
-    for (const auto& entry : std::filesystem::directory_iterator(weights))
-      if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
-  for (const auto& path : files) {
-    const mapped_file file(path);
-    check.hash.add(path.filename().string() + ' ' + std::to_string(file.bytes().size()));
-    check.hash.add(file.bytes().first(std::min<std::size_t>(file.bytes().size(), 1 << 20)));
-  }
   return check;
 }
 

@@ -175,8 +175,7 @@ double peak_bytes(const capture_estimate& estimate, const decoder_description& m
   const double delta = model.delta ? real(model.delta->width() + model.delta->state_width()) : 0;
   const double sides = model.gated_output ? std::max(queries, delta) : delta;
   const double documents = real(batch) * (real(model.hidden) + queries + sides + 2 * keys + tables);
-  const int threads =
-      asked_threads > 0 ? asked_threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int threads = asked_threads > 0 ? asked_threads : usable_cores();
   constexpr index_t rows = cpu_device::sizes.chunk;
   const double piece = whole ? real(cpu_device::vocabulary_piece) : 0;
   // The decoder keeps weights in f32, or in bf16 for tile products.
@@ -191,10 +190,10 @@ double peak_bytes(const capture_estimate& estimate, const decoder_description& m
 }
 
 std::vector<index_t> document_lengths(const input_options& inputs, const std::filesystem::path& model,
-                                      const prepared_capture& p) {
+                                      prepared_capture& p, std::ostream& notes) {
   const index_t length = p.manifest.context_length;
   if (!inputs.named()) return std::vector<index_t>(std::max<index_t>(1, inputs.count), length);
-  const tokenizer tokens = load_tokenizer(inputs, model, p);
+  const tokenizer tokens = load_tokenizer(inputs, model, p, notes);
   std::vector<index_t> lengths;
   document_list(inputs).for_each([&](index_t, const document& doc) {
     lengths.push_back(static_cast<index_t>(tokens.encode(doc.text, length).size()));
@@ -225,8 +224,8 @@ std::string in_time(double seconds) {
 }
 
 capture_estimate estimate_capture(const capture_options& options, std::ostream& notes) {
-  const prepared_capture p = prepare_capture(options, notes);
-  const std::vector<index_t> lengths = document_lengths(options.inputs, options.model.path, p);
+  prepared_capture p = prepare_capture(options, notes);
+  const std::vector<index_t> lengths = document_lengths(options.inputs, options.model.path, p, notes);
   capture_estimate estimate;
   estimate.manifest = p.manifest;
   estimate.products = products_of(options.model.compute);
@@ -266,7 +265,7 @@ std::string products_of(compute_type type) {
 
 double measured_flop_per_second(int threads, compute_type type) {
   constexpr index_t rows = 256, side = 1024;
-  const int workers = threads > 0 ? threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int workers = threads > 0 ? threads : usable_cores();
   prepare_blas(workers);
   using clock = std::chrono::steady_clock;
   std::vector<std::thread> team;

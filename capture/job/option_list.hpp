@@ -112,7 +112,7 @@ void each_option(statistics_options& o, F&& f) {
 template <class F>
 void each_option(run_options& o, F&& f) {
   f("out", o.out, "folder for the capture", evaluated);
-  f("threads", o.threads, "threads; 0: one for each core", evaluated);
+  f("threads", o.threads, "threads; 0: one for each core that this process may use", evaluated);
   f("batch-tokens", o.batch_tokens,
     "documents of a shard with that many tokens together run as a batch, which shares each read of the weights and "
     "takes the memory of one such document; the output does not depend on it",

@@ -78,7 +78,7 @@ struct statistics_options {
 /// How a capture runs. Except for `part`, nothing here changes its bytes.
 struct run_options {
   std::filesystem::path out{};
-  int threads = 0;              ///< 0: one per core
+  int threads = 0;              ///< 0: `usable_cores()`
   index_t batch_tokens = 8192;  ///< most tokens of a batch of several documents of a shard
   bool resume = false;
   capture_part part{};  ///< 1 part: the whole capture

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <iterator>
 #include <ostream>
 
 #include "capture/forward/layer_weights.hpp"
@@ -99,6 +101,25 @@ fs::path find_tokenizer(const fs::path& named, const fs::path& model, const prot
            : ", for protocol " + printable(protocol.name) + " that of " + printable(protocol.tokenizer));
 }
 
+/// Returns whether config.json is a Mistral's from before transformers 5, which wrote some of their tokenizers wrongly.
+bool is_old_mistral(const nlohmann::json& config) {
+  const auto text = [&](const char* field) {
+    return config.contains(field) && config[field].is_string() ? config[field].get<std::string>() : "";
+  };
+  const std::string type = text("model_type"), version = text("transformers_version");
+  constexpr const char* types[] = {"mistral", "mistral3", "voxtral", "ministral", "pixtral"};
+  return std::find(std::begin(types), std::end(types), type) != std::end(types) &&
+         (version.empty() || std::atoi(version.c_str()) < 5);
+}
+
+/// Returns whether a large tokenizer.json splits text regardless of case, as Llama 3's does and a Mistral's must not.
+bool splits_like_llama(const fs::path& path, index_t size) {
+  if (size <= 100000) return false;
+  const json file = read_json(path, max_tokenizer_bytes);
+  const std::string rule = file.value("pre_tokenizer", json()).dump();
+  return rule.find("Split") != rule.npos && rule.find("p{Lu}") == rule.npos;
+}
+
 /// Writes the factors by which a scaling divides the frequencies, from least to largest; empty: no scaling.
 std::string factors_text(const rope_description& rope, const std::vector<float>& frequencies) {
   const auto without = default_frequencies(rope.theta, rope.rotary_dim);
@@ -119,6 +140,39 @@ std::string factors_text(const rope_description& rope, const std::vector<float>&
   return equal(*most, 1) ? "" : fmt::format(", factor {:.4g}", *most);
 }
 
+/// Returns the newest snapshot of a model in the hub's cache, whose folder is models--ORGANISATION--NAME.
+fs::path newest_snapshot(const fs::path& cached) {
+  fs::path newest;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(cached / "snapshots", none))
+    if (newest.empty() || entry.last_write_time(none) > fs::last_write_time(newest, none)) newest = entry.path();
+  return newest;
+}
+
+/// Throws `error` unless `model` is a folder with a config.json. The error says where the model is, or what fetches it.
+void require_model(const fs::path& model) {
+  const std::string name = model.string();
+  if (fs::is_directory(model)) {
+    if (fs::exists(model / "config.json")) return;
+    require(!fs::exists(model / "adapter_config.json"), name,
+            " holds an adapter and no model: merge it into its model "
+            "first (merge_and_unload of peft)");
+    const fs::path snapshot = newest_snapshot(model);
+    require(snapshot.empty(), name, " is a folder of the hub's cache; the model is in ", snapshot.string());
+    fail(name, " has no config.json");
+  }
+  const bool is_id = std::count(name.begin(), name.end(), '/') == 1 && name.front() != '/' && name.front() != '.' &&
+                     name.back() != '/';
+  require(is_id, name, " is not a folder with a model, nor a GGUF file");
+  const char *const home = std::getenv("HOME"), *const hub = std::getenv("HF_HOME");
+  const fs::path cache = hub ? fs::path(hub) : fs::path(home ? home : "") / ".cache/huggingface";
+  std::string folder = "models--" + name;
+  folder.replace(folder.find('/'), 1, "--");
+  const fs::path snapshot = newest_snapshot(cache / "hub" / folder);
+  require(snapshot.empty(), name, " is not a folder; the hub's model of that name is in ", snapshot.string());
+  fail(name, " is not a folder; `hf download ", name, "` fetches the hub's model of that name and prints its folder");
+}
+
 }  // namespace
 
 void shorten(selection_options& selection, statistics_options& statistics, index_t tokens) {
@@ -134,8 +188,7 @@ void shorten(selection_options& selection, statistics_options& statistics, index
 
 prepared_capture prepare_capture(const capture_options& options, std::ostream& notes) {
   const fs::path gguf = find_gguf(options.model.path);
-  require(!gguf.empty() || fs::is_directory(options.model.path), options.model.path.string(),
-          " is not a folder with a model, nor a GGUF file");
+  if (gguf.empty()) require_model(options.model.path);
   json types;
   std::string text;
   if (gguf.empty()) {
@@ -148,7 +201,7 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
   auto config = parse_json(text, (gguf.empty() ? options.model.path / "config.json" : gguf).string());
   if (!options.model.rope_scaling.empty()) config = with_rope_scaling(std::move(config), options.model.rope_scaling);
   if (options.model.rope_theta) config = with_rope_theta(std::move(config), *options.model.rope_theta);
-  prepared_capture p{read_description(config), {}, bos_of(config), {}, options.protocol};
+  prepared_capture p{read_description(config), {}, bos_of(config), is_old_mistral(config), {}, options.protocol};
   check_shape(options.protocol, p.model);
   std::string own =
       gguf.empty() ? name_of_model(options.model.path, config) : name_of_gguf(options.model.path.string(), gguf);
@@ -250,10 +303,31 @@ checkpoint open_weights(const prepared_capture& prepared, const fs::path& model)
   return prepared.untrained ? checkpoint(*prepared.untrained) : checkpoint(model);
 }
 
-tokenizer load_tokenizer(const input_options& inputs, const fs::path& model, const prepared_capture& prepared) {
+void keep_note(capture_manifest& m, std::ostream& notes, const char* kind, const std::string& sentence) {
+  notes << "note: " << sentence << '\n';
+  m.extra[notes_field].push_back({{"note", kind}, {"text", sentence}});
+}
+
+tokenizer load_tokenizer(const input_options& inputs, const fs::path& model, prepared_capture& prepared,
+                         std::ostream& notes) {
   const fs::path gguf = inputs.tokenizer.empty() ? find_gguf(model) : fs::path();
   const fs::path path = gguf.empty() ? find_tokenizer(inputs.tokenizer, model, prepared.protocol) : gguf;
-  tokenizer t = gguf.empty() ? tokenizer::load(path) : tokenizer(gguf_model(gguf).tokenizer(), nlohmann::json());
+  const auto note = [&](const char* kind, const std::string& text) { keep_note(prepared.manifest, notes, kind, text); };
+  tokenizer t = [&] {
+    if (gguf.empty()) return tokenizer::load(path);
+    const gguf_model file(gguf);
+    if (!file.names_text_rule())
+      note("no_text_rule",
+           "the GGUF file does not say how text is split (tokenizer.ggml.pre): the default of llama.cpp "
+           "is taken, which may give other tokens than the model was trained on");
+    return tokenizer(file.tokenizer(), nlohmann::json());
+  }();
+  if (const std::string& odd = t.contradiction(); !odd.empty() && inputs.bos == bos_rule::as_tokenizer)
+    note("post_processor", odd);
+  if (gguf.empty() && prepared.old_mistral && splits_like_llama(path, t.size()))
+    note("mistral_split",
+         "this tokenizer.json splits text as releases of Mistral before transformers 5 wrongly did; "
+         "transformers gives other tokens with fix_mistral_regex=True");
   if (inputs.bos == bos_rule::none) t.begin_with(std::nullopt);
   if (inputs.bos == bos_rule::prepend) {
     const std::int32_t bos = t.bos() >= 0 ? t.bos() : prepared.bos.value_or(-1);

@@ -18,6 +18,7 @@ struct prepared_capture {
   decoder_description model;
   capture_manifest manifest;                     ///< without documents and shards
   std::optional<std::int32_t> bos{};             ///< config.json's bos_token_id
+  bool old_mistral = false;                      ///< a Mistral's config.json, written by transformers before 5
   std::optional<untrained_weights> untrained{};  ///< replaces the model's weights if the options say so
   protocol_facts protocol{};
 };
@@ -47,8 +48,11 @@ bucket_edges grid_of(const capture_manifest& m, const char* statistic);
 /// Opens the model's weights, or the ones drawn in their place.
 checkpoint open_weights(const prepared_capture& prepared, const std::filesystem::path& model);
 
-/// Loads the tokenizer of the options, else of `model`, with the BOS rule of the options.
-tokenizer load_tokenizer(const input_options& inputs, const std::filesystem::path& model,
-                         const prepared_capture& prepared);
+/// Loads the tokenizer of the options, else of `model`, with the BOS rule of the options, and keeps notes on it.
+tokenizer load_tokenizer(const input_options& inputs, const std::filesystem::path& model, prepared_capture& prepared,
+                         std::ostream& notes);
+
+/// Writes a note to `notes`, and keeps it in the manifest for the programs that read the capture.
+void keep_note(capture_manifest& m, std::ostream& notes, const char* kind, const std::string& sentence);
 
 }  // namespace qkgeom

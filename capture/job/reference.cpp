@@ -86,6 +86,21 @@ bool are_heads_in_another_order(const side_rows& ours, const side_rows& referenc
   return true;
 }
 
+/// Returns whether the first token's rows, which are not rotated, hold the same numbers in another order.
+bool is_another_order_at_the_first_token(const side_rows& ours, const side_rows& reference) {
+  const auto sorted = [](const side_rows& x) {
+    std::vector<float> all;
+    for (index_t h = 0; h < x.heads; ++h) all.insert(all.end(), x.row(h, 0), x.row(h, 0) + x.d);
+    std::sort(all.begin(), all.end());
+    return all;
+  };
+  const auto a = sorted(ours), b = sorted(reference);
+  const double allowed = large_difference * largest(reference);
+  return std::equal(a.begin(), a.end(), b.begin(), [&](float x, float y) {
+    return std::abs(static_cast<double>(x) - static_cast<double>(y)) <= allowed;
+  });
+}
+
 /// Returns a likely cause of a difference, by its pattern; empty: unknown.
 std::string cause_of(const side_rows& ours, const side_rows& reference) {
   const index_t half = ours.d / 2;
@@ -108,6 +123,9 @@ std::string cause_of(const side_rows& ours, const side_rows& reference) {
     return "rows differ in length alone: a norm of queries and keys, or a growth with position";
   if (reference.n > 1 && difference_of(reference, 1, entry) < large_difference)
     return "the first token agrees and later ones do not: the rotary embedding (base, scaling, pairing), or positions";
+  if (is_another_order_at_the_first_token(ours, reference))
+    return "the first token, which is not rotated, has the same numbers in another order: the rows of the projection "
+           "stand in another order";
   return {};
 }
 

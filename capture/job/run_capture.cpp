@@ -7,6 +7,7 @@
 #include <memory>
 #include <ostream>
 
+#include "capture/forward/output_matrix.hpp"
 #include "capture/job/prepare.hpp"
 #include "capture/job/task_runner.hpp"
 #include "capture/model/checkpoint.hpp"
@@ -40,7 +41,9 @@ bool is_complete(const run_options& run, const capture_manifest& manifest, const
   found.documents.reset();
   found.shards.clear();
   found.extra.erase(moments_hashes_field);
+  found.extra.erase(notes_field);
   auto wanted = manifest;
+  wanted.extra.erase(notes_field);
   wanted.extra.update(part_fields(run.part, manifest, cut));
   if (found.extra.contains(inputs_field)) wanted.extra[inputs_field] = inputs.hash.hex();
   if (found.extra.contains(weights_field)) wanted.extra[weights_field] = weights;
@@ -128,18 +131,19 @@ class ready_capture {
         weights_(open_weights(prepared_, options.model.path)),
         pool_(options.run.threads),
         forward_(make_forward(backend, notes)),
-        tokens_(load_tokenizer(options.inputs, options.model.path, prepared_)),
+        tokens_(load_tokenizer(options.inputs, options.model.path, prepared_, notes)),
         documents_(options.inputs),
         // Reads all documents before the first one runs, so that a bad line fails now, not after hours.
-        inputs_(check_inputs(documents_, tokens_, prepared_.model, prepared_.manifest.context_length,
-                             options.model.untrained ? std::filesystem::path() : options.model.path)),
+        inputs_(check_inputs(documents_, tokens_, prepared_.model, prepared_.manifest.context_length)),
         cut_(inputs_.documents, options.statistics.moments, options.run.part) {
     require_readable_manifest(inputs_, cut_.documents());
+    require_tokens(options.selection.sampler.skip_first);
     note_documents(notes);
     capture_manifest& manifest = prepared_.manifest;
     note_lengths(prepared_, inputs_, options.selection.sampler.bucket_size == 0, notes);
     if (options.statistics.moments) manifest.extra["moments"]["blocks"] = moment_blocks(cut_.lengths);
-    fingerprint_ = weights_.fingerprint();
+    stamps_ = weights_.file_stamps();
+    fingerprint_ = fingerprint_of_weights();
     complete_ = is_complete(options.run, manifest, inputs_, cut_, fingerprint_, pool_, group);
     if (complete_) return;
     require_fresh(options.run.out);
@@ -149,6 +153,8 @@ class ready_capture {
                                .inputs = inputs_,
                                .cut = cut_,
                                .weights = fingerprint_,
+                               .weight_files = stamps_,
+                               .check_weights = [this] { check_weights(); },
                                .model = prepared_.model,
                                .tokens = tokens_,
                                .moments = backend.moments,
@@ -179,6 +185,20 @@ class ready_capture {
     if (!note.empty()) notes << "note: " << note << '\n';
     return note;
   }
+  /// Returns what an interrupted capture kept, if nobody has written to the files since, else reads the weights.
+  std::string fingerprint_of_weights() {
+    for (const resume_state& earlier : read_states(options_.run.out))
+      if (options_.run.resume && !stamps_.empty() && earlier.weight_files == stamps_) return earlier.weights;
+    return weights_.fingerprint(pool_);
+  }
+  void check_weights() {
+    const std::string now = weights_.file_stamps();
+    if (now == stamps_) return;
+    require(weights_.fingerprint(pool_) == fingerprint_,
+            "somebody wrote to the weights while they were captured; the shards in ", options_.run.out.string(),
+            " are of the old ones, with which --resume goes on");
+    stamps_ = now;
+  }
   std::unique_ptr<forward_pass> make_forward(const capture_backend& backend, std::ostream& notes) {
     capture_manifest& manifest = prepared_.manifest;
     if (weights_.has_fp8())
@@ -187,10 +207,33 @@ class ready_capture {
     add_sinks(manifest, prepared_.model, weights_);
     auto forward =
         backend.forward(prepared_.model, weights_, options_.model.compute, manifest.layers.back().layer, pool_);
-    if (options_.statistics.loss) forward->check_output();
+    if (options_.statistics.loss) {
+      forward->check_output();
+      if (prepared_.model.tied && has_own_output(prepared_.model, weights_))
+        keep_note(manifest, notes, "untied_output",
+                  "config.json says that the embedding is the output matrix, but the weights have an output matrix of "
+                  "their own, which gives the loss");
+    }
     return forward;
   }
-  void note_documents(std::ostream& notes) const {
+  /// Throws `error` if no document has a token that may be kept.
+  void require_tokens(index_t skipped) const {
+    index_t longest = 0;
+    for (const captured_document& d : inputs_.documents) longest = std::max(longest, d.tokens);
+    require(longest > 0, "the documents are empty: there is nothing to capture");
+    require(longest > skipped, "--skip-first ", skipped, " leaves out every token: the longest document has ", longest);
+  }
+  void note_documents(std::ostream& notes) {
+    capture_manifest& m = prepared_.manifest;
+    if (inputs_.replaced > 0)
+      keep_note(m, notes, "text_replaced",
+                "the documents hold " + std::to_string(inputs_.replaced) +
+                    " parts that are not UTF-8; they are read as U+FFFD");
+    if (inputs_.begun_twice > 0)
+      keep_note(m, notes, "second_bos",
+                std::to_string(inputs_.begun_twice) +
+                    " documents begin with two BOS tokens, the tokenizer's and one in their text; --no-bos leaves the "
+                    "tokenizer's out");
     for (const captured_document& d : inputs_.documents)
       if (d.tokens == 0) notes << "note: document '" << printable(d.id) << "' is empty and gives no rows\n";
     for (const std::string& field : options_.inputs.label_fields)
@@ -209,7 +252,7 @@ class ready_capture {
   document_list documents_;
   input_check inputs_;
   capture_cut cut_;
-  std::string fingerprint_{};
+  std::string stamps_{}, fingerprint_{};
   bool complete_ = false;
   std::optional<made_folder> out_{};
   std::optional<task_runner> runner_{};

@@ -35,6 +35,7 @@ task_runner::task_runner(const task_setup& setup)
   state_.settings = manifest_text(settings);
   state_.inputs = setup_.inputs.hash.hex();
   state_.weights = setup_.weights;
+  state_.weight_files = setup_.weight_files;
   if (moments_) state_.moments.resize(cut_.moment_range().second);
   const auto earlier = read_states(options_.run.out);
   require(earlier.empty() || options_.run.resume, options_.run.out.string(),
@@ -277,6 +278,7 @@ void task_runner::run_batch(std::size_t first, const std::vector<std::vector<std
 }
 
 void task_runner::write_shard() {
+  setup_.check_weights();
   const auto tensors = statistics_ ? statistics_->tensors() : std::vector<tensor_to_write>{};
   own_[shard_] = writer_.write_shard(static_cast<index_t>(shard_), documents_of(shard_), rows_.layers(), tensors);
   if (statistics_) statistics_->clear();

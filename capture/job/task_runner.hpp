@@ -21,16 +21,16 @@
 
 namespace qkgeom {
 
-/// Manifest field: `checkpoint::fingerprint`.
-inline constexpr const char* weights_field = "weights_sha256";
-
 /// Inputs of a task runner; all must outlive it.
 struct task_setup {
   const capture_options& options;
   const capture_manifest& manifest;
   const input_check& inputs;
   const capture_cut& cut;
-  const std::string& weights;  ///< `checkpoint::fingerprint`
+  const std::string& weights;       ///< `checkpoint::fingerprint`
+  const std::string& weight_files;  ///< `checkpoint::file_stamps`, from before the fingerprint
+  /// Throws `error` if the weights have changed since.
+  std::function<void()> check_weights;
   const decoder_description& model;
   const tokenizer& tokens;
   const moment_function& moments;

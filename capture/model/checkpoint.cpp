@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: MIT
 #include "capture/model/checkpoint.hpp"
 
+#include <sys/stat.h>
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
+#include <set>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "qkgeom/core/budget.hpp"
 #include "qkgeom/core/scalar.hpp"
 #include "qkgeom/io/json.hpp"
 #include "qkgeom/io/sha256.hpp"
@@ -145,6 +153,8 @@ void checkpoint::read_folder() {
 
 void checkpoint::add_experts() {
   const auto all = tensors_;
+  budget parts(most_experts, "the checkpoint in " + folder_.string() + ": its tensors hold more than " +
+                                 std::to_string(most_experts) + " matrices of experts");
   for (const auto& [name, s] : all) {
     const auto at = name.find(".experts.");
     if (at == name.npos) continue;
@@ -177,6 +187,7 @@ void checkpoint::add_experts() {
     const bool by_output = kind.empty() && !halves && !all.contains(before + "gate_up_proj_bias");
     require(shape[0] <= 65536 && (!both || shape[kind.empty() && !by_output ? 2 : 1] % 2 == 0), "the checkpoint in ",
             folder_.string(), ": tensor ", shown(name), " cannot have the shape ", shape_text(shape));
+    parts.spend(static_cast<std::uint64_t>(both ? 2 * shape[0] : shape[0]));
     for (index_t e = 0; e < shape[0]; ++e) {
       if (kind == "_bias") {
         const index_t first = e * shape[1];
@@ -237,6 +248,9 @@ const checkpoint::stored& checkpoint::tensor(const std::string& name) const {
 void checkpoint::check(const std::string& name, const std::vector<index_t>& shape) const {
   if (untrained_) return;
   const tensor_entry& t = entry(name);
+  require(t.shape != std::vector<index_t>{0} || shape == t.shape, "the checkpoint in ", folder_.string(), ": tensor ",
+          shown(name),
+          " is empty, as ZeRO stage 3 writes weights that were not gathered: zero_to_fp32.py gathers them");
   require(t.shape == shape, "the checkpoint in ", folder_.string(), ": tensor ", shown(name), " must have shape ",
           shape_text(shape), " by config.json, not ", shape_text(t.shape));
   if (t.dtype == "F8_E4M3") scales_of(name);
@@ -305,20 +319,52 @@ void checkpoint::read_bf16(const std::string& name, const std::vector<index_t>& 
   std::transform(rows.begin(), rows.end(), out, bf16::round);
 }
 
-std::string checkpoint::fingerprint() const {
+std::string checkpoint::name_behind(const std::string& ending) const {
+  for (const auto& [name, s] : tensors_)
+    if (name.size() > ending.size() && name.ends_with('.' + ending)) return name;
+  return {};
+}
+
+std::string checkpoint::fingerprint(thread_pool& pool) const {
   if (untrained_) return untrained_->fingerprint();
-  constexpr std::size_t page = 4096;
+  constexpr std::size_t piece = std::size_t{8} << 20;
+  std::vector<std::pair<const stored*, std::size_t>> pieces;  // with the first byte
+  for (const auto& [name, s] : tensors_)
+    for (std::size_t first = 0; !s.part && first < s.entry.bytes; first += piece) pieces.emplace_back(&s, first);
+  std::vector<std::string> digests(pieces.size());
+  pool.for_each(static_cast<index_t>(pieces.size()), [&](index_t i, int) {
+    const auto [s, first] = pieces[static_cast<std::size_t>(i)];
+    const std::size_t n = std::min(piece, s->entry.bytes - first);
+    digests[static_cast<std::size_t>(i)] = sha256().add(std::span(s->entry.data + first, n)).hex();
+    if (first + n == s->entry.bytes) forget(*s);
+  });
   sha256 hash;
+  auto digest = digests.begin();
   for (const auto& [name, s] : tensors_) {
+    if (s.part) continue;  // of another tensor
     const tensor_entry& t = s.entry;
-    if (s.part) continue;  // belongs to another tensor
     hash.add(name + ' ' + t.dtype + ' ' + shape_text(t.shape) + ' ' + std::to_string(t.bytes) + '\n');
-    const std::size_t n = std::min(page, t.bytes);
-    for (const std::size_t first : {std::size_t{0}, (t.bytes - n) / 2, t.bytes - n})
-      hash.add(std::span(t.data + first, n));
-    forget(s);
+    for (std::size_t first = 0; first < t.bytes; first += piece) hash.add(*digest++);
   }
   return hash.hex();
+}
+
+std::string checkpoint::file_stamps() const {
+  std::set<std::filesystem::path> files;
+  for (const auto& [name, s] : tensors_) files.insert(s.gguf ? s.gguf->file->path() : s.file->path());
+  std::string stamps;
+  for (const auto& path : files) {
+    struct stat info {};
+    require(::stat(path.c_str(), &info) == 0, "cannot read ", path.string(), ": ", std::strerror(errno));
+    stamps += path.filename().string();
+    for (const auto n :
+         {static_cast<std::intmax_t>(info.st_size), static_cast<std::intmax_t>(info.st_ino),
+          static_cast<std::intmax_t>(info.st_mtim.tv_sec), static_cast<std::intmax_t>(info.st_mtim.tv_nsec),
+          static_cast<std::intmax_t>(info.st_ctim.tv_sec), static_cast<std::intmax_t>(info.st_ctim.tv_nsec)})
+      stamps += ' ' + std::to_string(n);
+    stamps += '\n';
+  }
+  return stamps;
 }
 
 void checkpoint::forget(const std::string& name) const {

@@ -12,6 +12,7 @@
 #include "capture/model/untrained.hpp"
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/core/scalar.hpp"
+#include "qkgeom/core/thread_pool.hpp"
 #include "qkgeom/io/safetensors.hpp"
 
 namespace qkgeom {
@@ -37,6 +38,8 @@ class checkpoint {
   /// Draws the weights of an untrained model; reads no file.
   explicit checkpoint(untrained_weights drawn) : untrained_(std::move(drawn)) {}
 
+  /// Returns the name of a tensor that ends in `ending`, behind some other name; empty if there is none.
+  std::string name_behind(const std::string& ending) const;
   bool has(const std::string& name) const { return untrained_ ? untrained_->has(name) : tensors_.count(name) != 0; }
   /// Returns whether the weights are in GGUF.
   bool is_gguf() const { return !tensors_.empty() && tensors_.begin()->second.gguf; }
@@ -65,10 +68,11 @@ class checkpoint {
   void read_bf16(const std::string& name, const std::vector<index_t>& shape, index_t first, index_t count,
                  bf16* out) const;
 
-  /// Returns the SHA-256 of the tensors' names, types, shapes and sizes, and of the bytes at the beginning, the middle
-  /// and the end of each (a page of 4096): it tells training states apart without reading all of them. The folder and
-  /// the division into files do not matter. For drawn weights: `untrained_weights::fingerprint`.
-  std::string fingerprint() const;
+  /// Returns a SHA-256 of the tensors' names, types, shapes and bytes, which `pool` reads. The folder and the division
+  /// into files do not matter. For drawn weights: `untrained_weights::fingerprint`.
+  std::string fingerprint(thread_pool& pool) const;
+  /// Returns a line per file of weights: its name, and what changes when somebody writes to it (size, times, inode).
+  std::string file_stamps() const;
 
   /// Releases the tensor's pages from this process' memory until it is read again; the system's cache keeps them.
   void forget(const std::string& name) const;

@@ -5,6 +5,7 @@
 
 #include "capture/model/description.hpp"
 #include "capture/model/family_readers.hpp"
+#include "qkgeom/core/budget.hpp"
 
 namespace qkgeom {
 
@@ -163,6 +164,9 @@ decoder_description read_description(const nlohmann::json& config) {
     decoder_description model =
         family.text_type.empty() || alone ? family.read(fields) : read_text_part(fields, family);
     check_layer_types(text, model);
+    const index_t experts = model.experts ? model.experts->count * model.n_layers() : 0;
+    require(experts <= most_experts, "config.json: ", model.experts ? model.experts->count : 0, " experts in ",
+            model.n_layers(), " layers are more than the ", most_experts, " allowed");
     return model;
   }
   std::string supported;

@@ -2,10 +2,10 @@
 #include "capture/model/head_list.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 
 #include "qkgeom/io/file.hpp"
+#include "qkgeom/io/whole_number.hpp"
 
 namespace qkgeom {
 namespace {
@@ -13,11 +13,9 @@ namespace {
 constexpr index_t most = 1 << 20;
 
 index_t number(std::string_view text, const std::string& where) {
-  index_t n = -1;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), n);
-  require(code == std::errc() && end == text.data() + text.size() && n >= 0 && n < most, where,
-          ": heads must be LAYER.HEAD, e.g. 3.12, not '", printable(std::string(text)), "'");
-  return n;
+  const auto n = whole_number<index_t>(text);
+  require(n && *n >= 0 && *n < most, where, ": heads must be LAYER.HEAD, e.g. 3.12, not '", printable(text), "'");
+  return *n;
 }
 
 std::vector<head_id> in_order(std::vector<head_id> heads, const std::string& where) {

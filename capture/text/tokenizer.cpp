@@ -11,7 +11,7 @@ namespace qkgeom {
 namespace {
 
 // The largest tokenizers have 35 MB, and configurations 1 MB.
-constexpr std::size_t max_tokenizer_bytes = std::size_t{64} << 20, max_config_bytes = std::size_t{8} << 20;
+constexpr std::size_t max_config_bytes = std::size_t{8} << 20;
 
 const nlohmann::json& model_object(const nlohmann::json& file) {
   require(file.is_object() && file.contains("model"), "tokenizer.json has no model");
@@ -132,23 +132,23 @@ void tokenizer::apply_config(const nlohmann::json& config) {
   const std::string side = fields.string("truncation_side").value_or("right");
   require(side == "right", "tokenizer_config.json: truncation_side '", printable(side),
           "' is not supported; supported: right");
-  // transformers replaces the post-processor when the file has either field.
-  const auto bos = fields.boolean("add_bos_token"), eos = fields.boolean("add_eos_token");
-  const auto content_of = [&](const char* name) {
+  const auto id = [&](const char* name) {
     const auto* value = fields.find(name);
-    require(value, "tokenizer_config.json asks for ", name, " but does not name it");
-    return value->is_object() ? json_value(*value, fields.where())["content"].string() : *fields.string(name);
+    if (!value) return -1;
+    return id_of(value->is_object() ? json_value(*value, fields.where())["content"].string() : *fields.string(name));
   };
-  if (fields.find("bos_token")) bos_ = id_of(content_of("bos_token"));
-  if (!bos && !eos) return;
-  const auto token = [&](const char* name) {
-    const std::string content = content_of(name);
-    const std::int32_t id = id_of(content);
-    require(id >= 0, "tokenizer_config.json: ", name, " '", content, "' is not in the vocabulary");
-    return std::vector<std::int32_t>{id};
+  bos_ = id("bos_token");
+  // transformers 5 reads these two fields, and leaves what surrounds a text to the post-processor all the same.
+  const auto compare = [&](const char* field, const char* place, std::int32_t token, const auto& around) {
+    const auto asked = fields.boolean(field);
+    const bool put = std::find(around.begin(), around.end(), token) != around.end();
+    if (!asked || *asked == put || !contradiction_.empty()) return;
+    contradiction_ = std::string("tokenizer_config.json says ") + field + (*asked ? " true" : " false") +
+                     ", but the post-processor of tokenizer.json, which decides as in transformers 5, puts " +
+                     (put ? "that token " : "no such token ") + place + " a text";
   };
-  prefix_ = bos.value_or(false) ? token("bos_token") : std::vector<std::int32_t>{};
-  suffix_ = eos.value_or(false) ? token("eos_token") : std::vector<std::int32_t>{};
+  compare("add_bos_token", "before", bos_, prefix_);
+  compare("add_eos_token", "after", id("eos_token"), suffix_);
 }
 
 void tokenizer::begin_with(std::optional<std::int32_t> token) {

@@ -16,6 +16,9 @@
 
 namespace qkgeom {
 
+/// Largest tokenizer.json that is read, bytes.
+inline constexpr std::size_t max_tokenizer_bytes = std::size_t{64} << 20;
+
 /// Turns text into token ids as tokenizer.json describes: added tokens are cut out, normalizer, pre-tokenizer and model
 /// process the rest, and the post-processor adds tokens around it. One thread at a time may use an object.
 class tokenizer {
@@ -38,6 +41,10 @@ class tokenizer {
   /// Returns the tokens before every text.
   const std::vector<std::int32_t>& prefix() const { return prefix_; }
 
+  /// Returns a sentence if tokenizer_config.json asks for other tokens around a text than the post-processor of tokenizer.json
+  /// puts, which decides; else "".
+  const std::string& contradiction() const { return contradiction_; }
+
   /// See bpe_model::lookups.
   std::uint64_t lookups() const { return model_.lookups(); }
 
@@ -57,6 +64,7 @@ class tokenizer {
   bpe_model model_;
   text_stages normalizer_, pre_tokenizer_;
   added_token_finder raw_tokens_, normalized_tokens_;
+  std::string contradiction_;
   std::vector<std::pair<std::string, std::int32_t>> added_;
   std::vector<std::int32_t> prefix_, suffix_;
   bool splits_specials_ = false;  ///< special tokens in a text are encoded as plain text

@@ -136,12 +136,13 @@ void append_utf8(std::string& out, char32_t c) {
   out.append(bytes, n);
 }
 
-std::string replace_ill_formed(std::string_view text) {
+std::string replace_ill_formed(std::string_view text, std::size_t* replaced) {
   std::string out;
   out.reserve(text.size());
   for (std::size_t i = 0, skip = 0; i < text.size();) {
     const std::size_t n = well_formed_size(text, i, &skip);
     out += n > 0 ? text.substr(i, n) : "\ufffd";
+    if (n == 0 && replaced) ++*replaced;
     i += n > 0 ? n : skip;
   }
   return out;

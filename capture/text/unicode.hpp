@@ -32,8 +32,9 @@ inline char32_t previous_character(std::string_view text, std::size_t* i) {
 /// Appends the character `c` to `out` as UTF-8.
 void append_utf8(std::string& out, char32_t c);
 
-/// Replaces each maximal ill-formed part by U+FFFD, as Python's `errors="replace"` does.
-std::string replace_ill_formed(std::string_view text);
+/// Replaces each maximal ill-formed part by U+FFFD, as Python's `errors="replace"` does, and adds their number to
+/// `*replaced`.
+std::string replace_ill_formed(std::string_view text, std::size_t* replaced = nullptr);
 
 // Characters have the properties that the `tokenizers` library gives them, in every version of ICU: Unicode 16 in
 // regular expressions and beside words, 17 in lower case and numerals, 9 in normal forms.

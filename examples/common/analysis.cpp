@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Instantiates the analyses for the CPU, once for all programs.
 #include <algorithm>
-#include <charconv>
 #include <string>
 #include <string_view>
 
@@ -11,6 +10,7 @@
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/capture_set.hpp"
 #include "qkgeom/io/program.hpp"
+#include "qkgeom/io/whole_number.hpp"
 #include "qkgeom/report/analyse.hpp"
 
 namespace qkgeom::examples {
@@ -22,13 +22,10 @@ void set_pairs(analysis_options& options, const std::string& text) {
   if (text == "per_document") options.weighting = pair_weighting::documents;
   if (text == "prefix_uniform") options.weighting = pair_weighting::prefix_uniform;
   if (text == "all" || options.weighting != pair_weighting::pairs) return;
-  index_t n = 0;
-  const char* const end = text.data() + text.size();
-  const bool named = text.compare(0, prefix.size(), prefix) == 0;
-  const auto [stop, failed] = std::from_chars(text.data() + (named ? prefix.size() : 0), end, n);
-  require(named && failed == std::errc() && stop == end && n >= 2,
-          "--pairs must be all, per_document, prefix_uniform or sampled:N with N of 2 or more, not ", text);
-  options.sampled_pairs = n;
+  const auto n = text.starts_with(prefix) ? whole_number<index_t>(text.substr(prefix.size())) : std::nullopt;
+  require(n && *n >= 2, "--pairs must be all, per_document, prefix_uniform or sampled:N with N of 2 or more, not ",
+          text);
+  options.sampled_pairs = *n;
 }
 
 /// LAYER.HEAD as `option` names it. Throws `error` if the capture lacks it.

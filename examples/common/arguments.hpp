@@ -15,7 +15,7 @@ struct arguments {
   std::vector<std::filesystem::path> captures;  ///< folders or single files, of one model
   std::filesystem::path out;                    ///< folder of the results, created if missing
   bool figures = false;                         ///< whether the program draws
-  int threads = 0;                              ///< 0: one per core
+  int threads = 0;                              ///< 0: `usable_cores()`
   std::string device = "cpu";                   ///< or cuda
   index_t bucket_size = 0;                      ///< tokens; 0: as captured
   std::vector<index_t> bucket_edges;            ///< tokens, ascending; empty: uniform buckets

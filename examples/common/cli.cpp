@@ -22,7 +22,9 @@ void add_arguments(command_line& app, arguments& a) {
   app.add_option("--out", a.out, "Folder for tables and figures; made if it is not there").required().type_name("DIR");
   app.add_flag("--rows-only", a.rows_only,
                "Moments of the captured rows, even where the captures hold those of every token");
-  app.add_option("--threads", a.threads, "Threads; 0: one for each core").in_range(0, 4096).shows_default();
+  app.add_option("--threads", a.threads, "Threads; 0: one for each core that this process may use")
+      .in_range(0, 4096)
+      .shows_default();
 }
 
 void add_figures_argument(command_line& app, arguments& a) {
@@ -60,7 +62,7 @@ void add_pair_arguments(command_line& app, arguments& a) {
   app.add_option("--query-position", a.query_position, "Position of the query in its bucket: middle or mean")
       .one_of({"middle", "mean"})
       .shows_default();
-  app.add_option("--precision", a.precision, "Pair arithmetic: auto (f64 for f64 captures, else f32), f32 or f64")
+  app.add_option("--precision", a.precision, "Pair arithmetic: auto (f64 for f64 captures and where f32 loses digits, else f32), f32 or f64")
       .one_of({"auto", "f32", "f64"})
       .shows_default();
 }
@@ -117,7 +119,7 @@ int run_main(int argc, char** argv, command_line& app, arguments& a, const std::
   return run_program(name, [&] {
     if (!app.parse(name, argc, argv)) return;
     if (a.device == "cuda") start_cuda(argv);
-    require_one_process();
+    require_no_other_process();
     std::optional<made_folder> out;
     if (!a.out.empty()) {
       if (a.figures) require_gnuplot();

@@ -8,6 +8,7 @@
 
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/core/error.hpp"
+#include "qkgeom/io/whole_number.hpp"
 
 namespace qkgeom::examples {
 
@@ -47,6 +48,7 @@ option command_line::get_option(const std::string& name) { return app_->get_opti
 
 bool command_line::parse(const std::string& name, int argc, char** argv) {
   app_->name(name);
+  require_whole_numbers(*app_);
   app_->set_version_flag("--version", name + " of qkgeom " + QKGEOM_VERSION, "Print the version and exit");
   try {
     app_->parse(argc, argv);

@@ -2,13 +2,13 @@
 #include "examples/common/outputs.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "examples/common/figures/head_figures.hpp"
 #include "examples/common/numbers/head_values.hpp"
 #include "examples/common/numbers/heterogeneity.hpp"
 #include "examples/common/numbers/recovery.hpp"
+#include "qkgeom/io/whole_number.hpp"
 #include "qkgeom/report/head_tables.hpp"
 #include "qkgeom/report/notes.hpp"
 
@@ -58,15 +58,11 @@ void output_folder::print(printer& out) const {
 }
 
 head_id parse_head(const std::string& text, const std::string& option) {
-  const auto number = [&](std::size_t from, std::size_t to) {
-    index_t value = -1;
-    const auto [end, failed] = std::from_chars(text.data() + from, text.data() + to, value);
-    require(failed == std::errc() && end == text.data() + to && value >= 0, option,
-            " must be LAYER.HEAD, e.g. 3.2, not ", text);
-    return value;
-  };
   const std::size_t dot = std::min(text.find('.'), text.size());
-  return {number(0, dot), number(std::min(dot + 1, text.size()), text.size())};
+  const auto layer = whole_number<index_t>(text.substr(0, dot));
+  const auto head = whole_number<index_t>(text.substr(std::min(dot + 1, text.size())));
+  require(layer && head && *layer >= 0 && *head >= 0, option, " must be LAYER.HEAD, e.g. 3.2, not ", text);
+  return {*layer, *head};
 }
 
 void write_notes(output_folder& out, const analysed& a) {

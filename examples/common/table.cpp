@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
+#include <utility>
 
 #include "qkgeom/core/error.hpp"
+#include "qkgeom/core/utf8.hpp"
 
 namespace qkgeom::examples {
 namespace {
@@ -65,6 +68,10 @@ std::size_t display_width(const std::string& text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; });
 }
 
+table::table(std::vector<column> columns) : columns_(std::move(columns)) {
+  for (column& c : columns_) c.header = printable(c.header, c.header.size());
+}
+
 table::table(const std::vector<std::string>& words, const std::vector<std::string>& numbers) {
   for (const auto& header : words) columns_.push_back({header, align::left});
   for (const auto& header : numbers) columns_.push_back({header, align::right});
@@ -74,6 +81,7 @@ void table::row(std::vector<std::string> cells) {
   require(cells.size() <= columns_.size(), "a row of ", cells.size(), " cells in a table of ", columns_.size(),
           " columns");
   cells.resize(columns_.size());
+  for (std::string& c : cells) c = printable(c, c.size());
   rows_.push_back(std::move(cells));
 }
 
@@ -108,14 +116,15 @@ std::string table::str(bool bold) const {
 
 printer::printer(std::FILE* out) : out_(out) {
   const char* plain = std::getenv("NO_COLOR");
-  bold_ = out && ::isatty(::fileno(out)) && !(plain && *plain);
+  const char* terminal = std::getenv("TERM");
+  bold_ = out && ::isatty(::fileno(out)) && !(plain && *plain) && !(terminal && std::strcmp(terminal, "dumb") == 0);
 }
 
 void printer::heading(const std::string& text) {
-  std::fprintf(out_, bold_ ? "\n\033[1m%s\033[0m\n\n" : "\n%s\n\n", text.c_str());
+  std::fprintf(out_, bold_ ? "\n\033[1m%s\033[0m\n\n" : "\n%s\n\n", terminal_text(text).c_str());
 }
 
-void printer::line(const std::string& text) { std::fprintf(out_, "%s\n", text.c_str()); }
+void printer::line(const std::string& text) { std::fprintf(out_, "%s\n", terminal_text(text).c_str()); }
 
 void printer::print(const table& t) { std::fputs(t.str(bold_).c_str(), out_); }
 

@@ -35,7 +35,7 @@ class table {
     align side = align::right;
   };
 
-  explicit table(std::vector<column> columns) : columns_(std::move(columns)) {}
+  explicit table(std::vector<column> columns);
   /// Columns of words, aligned to the left, then columns of numbers, aligned to the right.
   table(const std::vector<std::string>& words, const std::vector<std::string>& numbers);
 

@@ -63,8 +63,8 @@ std::vector<embedding_step> swap_embeddings(const arguments& a, const analysis_o
       for (const std::size_t c : {i, j})
         if (const auto o = obstacle(*sources[c]); !o.empty()) why = points[c].label + " " + o;
     if (!why.empty()) {
-      std::fprintf(stderr, "note: %s to %s is not split by embedding: %s\n", step.from.c_str(), step.to.c_str(),
-                   why.c_str());
+      const std::string note = "note: " + step.from + " to " + step.to + " is not split by embedding: " + why + '\n';
+      std::fputs(terminal_text(note).c_str(), stderr);
       continue;
     }
     step.with = {points[i], under(i, j), under(j, i), points[j]};

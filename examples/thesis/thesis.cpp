@@ -29,7 +29,8 @@ int main(int argc, char** argv) {
       "--captures", captures,
       "Captures of the thesis' models, for claims that no table decides: folders that qkgeom capture --protocol "
       "NAME made, or MODEL=CAPTURE");
-  app.add_option("--threads", a.threads, "Threads for these; 0: one for each core").shows_default();
+  app.add_option("--threads", a.threads, "Threads for these; 0: one for each core that this process may use")
+      .shows_default();
   add_figures_argument(app, a);
   return run_main(argc, argv, app, a, [&] {
     thesis::published published(tables);

@@ -58,6 +58,17 @@ TEST(arguments, override_the_settings_of_a_protocol) {
   EXPECT_THAT(test::message_of([] { parsed("--model m --text t --out o --rope-theta 0"); }), HasSubstr("--rope-theta"));
 }
 
+TEST(arguments, are_whole_numbers_in_decimal_digits_that_fit) {
+  const std::string rest = " --model m --text t --out o";
+  EXPECT_EQ(parsed("--seed 18446744073709551615" + rest).selection.seed, ~std::uint64_t{0});
+  for (const char* wrong : {"--seed 18446744073709551616", "--seed -1", "--seed 010", "--seed 0x10", "--seed 1.0",
+                            "--untrained -1", "--examples 010", "--threads 9999999999", "--max-length 1e3",
+                            "--softmax-queries 99999999999999999999", "--rate 1e", "--heads 99999999999999999999"})
+    EXPECT_NE(test::message_of([&] { parsed(wrong + rest); }), "") << wrong;
+  EXPECT_THAT(test::message_of([&] { parsed("--heads=" + rest); }), HasSubstr("--heads must be"));
+  EXPECT_THAT(test::message_of([&] { parsed("--layers=" + rest); }), HasSubstr("layers must be"));
+}
+
 TEST(arguments, name_heads_in_a_word_or_a_file) {
   const std::vector<head_id> expected{{3, 12}, {31, 2}};
   EXPECT_EQ(parsed("--model m --text t --out o --heads 31.2").selection.head_list, (std::vector<head_id>{{31, 2}}));

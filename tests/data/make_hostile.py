@@ -6,6 +6,7 @@ runs the programs on them.
 Usage: make_hostile.py FOLDER
 """
 import json
+import math
 import pathlib
 import struct
 import sys
@@ -19,15 +20,15 @@ def safetensors(header, data=b""):
     return struct.pack("<Q", len(text)) + text + data
 
 
-def capture(name="t", context=1024, size=64, after=b""):
-    """A capture of one head of size 4 and two documents of 12 rows each."""
+def capture(name="t", context=1024, size=64, after=b"", fields={}, more=()):
+    """A capture of one head of size 4 and two documents of 12 rows each, with more manifest fields and F64 tensors of ones."""
     manifest = {
         "format": "qkgeom-capture", "version": 1,
         "model": {"name": name, "model_type": "llama", "head_dim": 4, "n_layers": 1, "n_query_heads": 1,
                   "n_key_heads": 1},
         "context_length": context, "bucket": {"kind": "uniform", "size": size}, "rate": 4.0, "rope_stage": "post",
         "seed": 1, "layers": [{"layer": 0, "rope": True, "query_heads": [0], "key_heads": [0]}],
-        "examples": [{"index": i, "id": str(i), "tokens": 1024} for i in range(2)]}
+        "examples": [{"index": i, "id": str(i), "tokens": 1024} for i in range(2)]} | fields
     rows = [(document, 80 * i) for document in range(2) for i in range(12)]
     header, data = {"__metadata__": {"qkgeom": json.dumps(manifest)}}, b""
 
@@ -42,6 +43,10 @@ def capture(name="t", context=1024, size=64, after=b""):
     for side in "kq":
         add(f"layer.0.{side}.example", "I32", [24], struct.pack("<24i", *(d for d, _ in rows)))
         add(f"layer.0.{side}.position", "I32", [24], struct.pack("<24i", *(t for _, t in rows)))
+    for tensor, shape in more:
+        n = math.prod(shape)
+        edges = tensor == "moments.edges"
+        add(tensor, "I64" if edges else "F64", shape, struct.pack("<3q", 0, 512, 1024) if edges else struct.pack(f"<{n}d", *[1.0] * n))
     return safetensors(json.dumps(header, separators=(",", ":")).encode() + after, data)
 
 
@@ -69,8 +74,19 @@ def with_type(**fields):
 
 
 ONE_FLOAT = '{"dtype":"F32","shape":[1],"data_offsets":[0,4]'
+ESCAPES = "\x1b]0;owned\x07\x1b[31m\u202e"
+EXPERTS = {"model_type": "qwen3_moe", "num_experts": 65536, "moe_intermediate_size": 8, "num_experts_per_tok": 1}
 FILES = {
     "whole.safetensors": capture(),
+    "escapes-in-family.safetensors": capture(fields={"family": ESCAPES}),
+    "escapes-in-labels.safetensors": capture(fields={"examples": [
+        {"index": i, "id": str(i), "tokens": 1024, "labels": {"task": f"{ESCAPES}{i}", "end]]>": "a"}} for i in range(2)]}),
+    "name-that-no-font-has.safetensors": capture(name="".join(chr(0x4e00 + i) for i in range(1300))),
+    "end-of-cdata-in-name.safetensors": capture(name="a]]>b\uffff"),
+    "pointer.safetensors": b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12345\n",
+    "experts.config.json": json.dumps(LLAMA | EXPERTS | {"num_hidden_layers": 4096}).encode(),
+    "empty-experts.safetensors": safetensors({f"a{i}.experts.gate_up_proj": {
+        "dtype": "BF16", "shape": [65536, 0, 0], "data_offsets": [0, 0]} for i in range(100)}),
     "apostrophes.safetensors": capture(name="'tis a name of ''two"),
     "nul-in-header.safetensors": capture(after=b'\0{"hidden":1}'),
     "grid-above-limit.safetensors": capture(context=2**31 - 1),

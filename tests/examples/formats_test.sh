@@ -16,8 +16,7 @@ take stage1-step-250 stage1-step-250
 take stage1-step-40 statistics --softmax --loss
 take stage1-step-40 moments --moments
 take stage1-step-40 untrained --untrained 1
-printf '' >"$work/empty.txt"
-run capture --model "$model/stage1-step-40" --text "$work/empty.txt" --out "$work/empty"
+run capture --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 1 --max-length 32 --rate 1e-9 --out "$work/empty"
 "$QKGEOM_BIN/qkgeom" heads "$work/empty" --out "$work/none" >"$work/log" 2>&1 && bad "heads reads rows where there are none"
 grep -q 'this capture holds no rows' "$work/log" || bad "heads says of no rows: $(cat "$work/log")"
 capture=$work/stage1-step-40

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import xml.dom.minidom
 
 BIN, SOURCE, FOLDER = map(pathlib.Path, sys.argv[1:])
 MODEL = SOURCE / "examples/data/kjv-smollm3/stage1-step-1000"
@@ -30,8 +31,8 @@ def run(words, program, *arguments):
     """`words`: part of the sentence with which the program refuses; None: it succeeds."""
     out = tempfile.mkdtemp(dir=FOLDER)
     command = [BIN / "qkgeom", program, *arguments] + ([] if {"--plan", "--out"} & set(arguments) else ["--out", out + "/out"])
-    with open(out + "/stderr", "w+b") as errors:
-        child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, stdin=subprocess.DEVNULL)
+    with open(out + "/stderr", "w+b") as errors, open(out + "/stdout", "w+b") as output:
+        child = subprocess.Popen(command, stdout=output, stderr=errors, stdin=subprocess.DEVNULL)
         resource.prlimit(child.pid, resource.RLIMIT_CPU, (SECONDS, SECONDS))
         late = threading.Timer(WAIT, child.kill)
         late.start()
@@ -40,6 +41,8 @@ def run(words, program, *arguments):
         late.cancel()
         errors.seek(0)
         said = errors.read()
+        output.seek(0)
+        printed = output.read()
     megabytes = usage.ru_maxrss / 1024
     lines = [line for line in said.split(b"\n") if not line.startswith(b"note: ")]
     text = lines[0].decode(errors="replace")
@@ -48,8 +51,12 @@ def run(words, program, *arguments):
         fault = f"status {child.returncode}" + (" (no end)" if child.returncode == -9 else "")
     elif megabytes > MEGABYTES:
         fault = f"{megabytes:.0f} MB"
+    elif b"\x1b" in printed or "\u202e".encode() in printed:
+        fault = "control characters on stdout"
     elif words is None:
         fault = "words on stderr" if said else None
+        for svg in pathlib.Path(out).rglob("*.svg"):
+            xml.dom.minidom.parse(str(svg))
     elif len(lines) != 2 or lines[1] or len(lines[0]) > 1000 or any(ord(c) < 32 or 127 <= ord(c) < 160 for c in text):
         fault = "not one clear line"
     elif words not in text:
@@ -77,6 +84,10 @@ os.mkfifo(pipe)
 # Captures.
 run(None, "heads", FOLDER / "whole.safetensors")
 run(None, "heads", FOLDER / "apostrophes.safetensors")
+run(None, "pca", FOLDER / "name-that-no-font-has.safetensors")
+run(None, "pca", FOLDER / "end-of-cdata-in-name.safetensors")
+run(None, "heads", FOLDER / "escapes-in-labels.safetensors", "--group-by", "task", "--no-figures")
+run(None, "compare", FOLDER / "escapes-in-family.safetensors", FOLDER / "whole.safetensors", "--no-figures")
 for name, words in {
         "nul-in-header": "the header is not valid JSON at byte 984, which is NUL",
         "grid-above-limit": "more than the 4096 allowed",
@@ -86,6 +97,7 @@ for name, words in {
         "unknown-field-last": "not a capture",  # it is whole, but no capture
         "tensor-takes-the-next-ones-fields": 'tensor "x" has no dtype',
         "unknown-dtype": 'tensor "x" has the unknown dtype "F7"',
+        "pointer": "pointer.safetensors is a pointer of git-lfs",
         "many-entries": "the header has more than 1000000 entries"}.items():
     run(words, "heads", FOLDER / f"{name}.safetensors")
 for name, manifest, words in ("pipe", None, "manifest.json: it is not a file but a pipe"), (
@@ -104,6 +116,7 @@ for name, words in {
         "too-many-layer-types": "layer_types lists 2 layers, but num_hidden_layers is 1",
         "too-few-layer-types": "layer_types must list the 1 layers",
         "nul-after-the-end": "config.json: not valid JSON at byte",
+        "experts": "65536 experts in 4096 layers are more than the 1000000 allowed",
         "too-large": "config.json is larger than the 1048576 bytes allowed"}.items():
     model = copy_of(MODEL, f"model-{name}", **{"config.json": FOLDER / f"{name}.config.json"})
     run(words, "capture", "--plan", "--model", model)
@@ -119,6 +132,9 @@ for name, words in {
     run(words, *CAPTURE, *documents, "--tokenizer", FOLDER / f"{name}.tokenizer.json")
 run("nul-in-a-line.jsonl line 1: not valid JSON at byte 13, which is NUL", *CAPTURE, "--jsonl",
     FOLDER / "nul-in-a-line.jsonl")
+
+experts = copy_of(MODEL, "empty-experts", **{"model.safetensors": FOLDER / "empty-experts.safetensors"})
+run("its tensors hold more than 1000000 matrices of experts", *CAPTURE[:1], "--model", experts, *documents)
 
 # Named pipes in place of files.
 for file in "config.json", "model.safetensors":

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/io/capture.hpp"
+#include "qkgeom/io/capture_moments.hpp"
 #include "qkgeom/io/capture_statistics.hpp"
 #include "tests/fuzz/input.hpp"
 
@@ -15,5 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       read_softmax(c, layer);
     }
     read_losses(c);
+    for (const moments_file& block : open_moments(c))
+      for (const index_t layer : c.layers()) block.read(layer);
   });
 }

@@ -133,6 +133,20 @@ LATENT = dict(architecture="deepseek2", more={
     layer=[("attn_k_b.weight", [32, 32, 2], 2, 1152), ("attn_v_b.weight", [32, 8, 2], 0, 2048)])
 
 
+# One head of size 4, two buckets of 512 tokens, two documents.
+STATISTICS = {"moments": {"bucket_size": 512, "blocks": 1}, "softmax": {"bucket_size": 512, "queries": 4},
+              "loss": {"bucket_size": 512}}
+STATISTICS_TENSORS = [("moments.edges", [3]), ("loss.sum", [2, 2]), ("loss.count", [2, 2])]
+STATISTICS_TENSORS += [(f"layer.0.{side}.moments.{what}", shape) for side in "qk" for what, shape in (
+    ("count", [2]), ("sum_t", [2]), ("sum_tt", [2]), ("mean", [1, 2, 4]), ("cov_t", [1, 2, 4]))]
+STATISTICS_TENSORS += [("layer.0.q.moments.cov", [1, 2, 4, 4]), ("layer.0.k.moments.cov", [1, 4, 4]),
+                       ("layer.0.k.moments.var", [1, 2, 4]), ("layer.0.k.moments.differences", [1, 4, 4]),
+                       ("layer.0.k.moments.pairs", [1]), ("layer.0.attention.count", [2, 2]),
+                       ("layer.0.attention.first", [2, 1, 2, 3]), ("layer.0.attention.distance", [2, 1, 2, 11]),
+                       ("layer.0.attention.entropy", [2, 1, 2])]
+PART = {"part": {"number": 2, "of": 3}, "inputs_sha256": "00", "moments": {"bucket_size": 512, "blocks": 1, "first_block": 1}}
+
+
 def dump(value):
     return json.dumps(value, separators=(",", ":")).encode()
 
@@ -143,8 +157,8 @@ CORPUS = {
                      '{"note":[1,{}],"dtype":"F4","shape":[2,2],"data_offsets":[4,6]},'
                      '"z":{"dtype":"I64","shape":[0,3],"data_offsets":[6,6],"more":null}}').encode(), bytes(6)),
         capture()],
-    "manifest": [dump(MANIFEST)],
-    "capture": [capture(), capture(context=2000, size=100)],
+    "manifest": [dump(MANIFEST), dump(MANIFEST | PART)],
+    "capture": [capture(), capture(context=2000, size=100), capture(fields=STATISTICS, more=STATISTICS_TENSORS)],
     "config": [dump(LLAMA)] + [dump(LLAMA | {"rope_scaling": s}) for s in SCALINGS] + [dump(LLAMA | f) for f in FAMILIES],
     "tokenizer": [dump(t) for t in TOKENIZERS],
     "json_lines": [b'{"text":"In the beginning","id":"Genesis","labels":{"a":1},"language":"en"}\n\n'

@@ -132,15 +132,37 @@ TEST_F(AtomicFile, RefusesANamedPipeInPlaceOfThePartialFile) {
   EXPECT_THAT(folder.names(), ElementsAre("a.txt.partial"));
 }
 
+TEST_F(AtomicFile, RefusesAHardLinkInPlaceOfThePartialFile) {
+  put(folder / "other.txt", "kept");
+  std::filesystem::create_hard_link(folder / "other.txt", folder / "a.txt.partial");
+  EXPECT_QKGEOM_ERROR("a.txt.partial is another file too (a hard link); remove it", atomic_file(folder / "a.txt"));
+  EXPECT_EQ(get(folder / "other.txt"), "kept");
+}
+
 TEST(Printable, HidesControlsAndCutsBetweenCharacters) {
   using namespace std::string_literals;
   EXPECT_EQ(printable("a\0b\x1b[2J\n\x7f"s), "a?b?[2J??");
   EXPECT_EQ(printable("\xc2\x9b\xc2\x80|\xc2\xa0\xc3\xa4"), "??|\xc2\xa0\xc3\xa4") << "C1 controls";
   EXPECT_EQ(printable("\xff|\xe2\x82|\xed\xa0\x80"), "?|?|???") << "ill-formed";
+  EXPECT_EQ(printable("\u202e|\u2066|\u200f|\u061c|\u2028|\u2013|\u2070"), "?|?|?|?|?|\u2013|\u2070")
+      << "direction of text";
+  EXPECT_EQ(terminal_text("a\nb\x1b[31m\r\u202e"), "a\nb?[31m??");
   EXPECT_EQ(printable("abc", 3), "abc");
   EXPECT_EQ(printable("abcd", 3), "abc...");
   EXPECT_EQ(printable("ab\xe2\x82\xac", 4), "ab...");
   EXPECT_EQ(printable("ab\xe2\x82\xac", 5), "ab\xe2\x82\xac");
+}
+
+TEST(MappedFile, KeepsAPipeOfTheShellInMemory) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ASSERT_EQ(::write(ends[1], "text", 4), 4);
+  ::close(ends[1]);
+  const std::string path = "/dev/fd/" + std::to_string(ends[0]);
+  EXPECT_QKGEOM_ERROR("it is not a file but a pipe or a device", mapped_file{path});
+  const mapped_file file(path, true);
+  ::close(ends[0]);
+  EXPECT_EQ(std::string_view(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()), "text");
 }
 
 TEST(MappedFile, MapsAndRefuses) {

@@ -69,6 +69,16 @@ TEST(Json, RefusesWhatIsNoJson) {
   EXPECT_EQ(parse_json(R"([{"a":1},{"a":{"a":2}}])", "x").size(), 2u);
 }
 
+TEST(Json, ReadsNumbersThatPythonWritesAsWordsButTakesThemForNone) {
+  const json document =
+      parse_json(R"({"unread": [NaN, -Infinity, 1], "text": "NaN, \"Infinity\" \\", "theta": Infinity})", "x");
+  EXPECT_EQ(document["text"], "NaN, \"Infinity\" \\");
+  EXPECT_EQ(document["unread"][2], 1);
+  EXPECT_QKGEOM_ERROR("x: theta must be a number", json_value(document, "x")["theta"].number());
+  EXPECT_QKGEOM_ERROR("x: not valid JSON", parse_json("[NaNa]", "x"));
+  EXPECT_QKGEOM_ERROR("x: not valid JSON", parse_json("[-NaN]", "x"));
+}
+
 TEST(Json, RefusesWhatFollowsANul) {
   using namespace std::string_literals;
   EXPECT_QKGEOM_ERROR("x: not valid JSON at byte 11, which is NUL", parse_json("{\"a\":\"b\"} \0{\"c\":1}"s, "x"));

@@ -522,4 +522,25 @@ TEST(analyse, keeps_a_bounded_number_of_document_blocks) {
   EXPECT_EQ(document_block(5000), 8);
 }
 
+TEST(analyse_layer, takes_f64_by_itself_where_f32_loses_digits) {
+  cpu_context ctx{{.threads = 1}};
+  const auto overall = [&](const planted_rows<float>& rows, std::optional<pair_precision> precision) {
+    const auto heads =
+        analyse_layer(ctx, as_layer(rows.view()), {0, true, {0}, {0}}, uniform_buckets{32}.edges(context), context,
+                      {.covariances = {covariance_kind::joint}, .precision = precision});
+    return heads[0].summaries[0].overall.value;
+  };
+  planted_head spec{.dim = dim, .context_length = context, .documents = 4, .rows = 24, .seed = 3};
+  const auto usual = plant<float>(spec);
+  EXPECT_EQ(overall(usual, {}), overall(usual, pair_precision::f32));
+  EXPECT_NE(overall(usual, {}), overall(usual, pair_precision::f64));
+  spec.mean_q = spec.mean_k = {1e5, -1e5, 1e5, 0, 1e5, 0};
+  const auto far = plant<float>(spec);
+  EXPECT_EQ(overall(far, {}), overall(far, pair_precision::f64));
+  auto unequal =
+      plant<float>(planted_head{.dim = dim, .context_length = context, .documents = 4, .rows = 24, .seed = 4});
+  for (std::size_t i = 0; i < unequal.q.size(); i += dim) unequal.q[i] *= 1e7f;
+  EXPECT_EQ(overall(unequal, {}), overall(unequal, pair_precision::f64));
+}
+
 }  // namespace

@@ -126,14 +126,17 @@ TEST_F(notes, an_analysis_finds_the_notes_of_its_capture) {
   manifest.context_length = 64;  // rows end at position 16
   manifest.score_softcap = 50;
   manifest.extra = {{"model_context", 32}, {"rope_scaling_from", 64}};
+  manifest.extra[notes_field] = {
+      {{"note", "second_bos"}, {"text", "two \x1b tokens"}}, {{"note", 7}, {"text", "no"}}, 3};
   cpu_context ctx{{.threads = 1}};
   const auto report = analyse(ctx, sample_with(folder, 2, manifest));
-  EXPECT_THAT(names_of(report.notes),
-              ElementsAre("no_errors", "few_queries", "context_unfilled", "beyond_model", "scaling_idle", "soft_cap"));
+  EXPECT_THAT(names_of(report.notes), ElementsAre("no_errors", "few_queries", "context_unfilled", "beyond_model",
+                                                  "scaling_idle", "soft_cap", "second_bos"));
   write_csv(folder / "notes.csv", notes_table({{report.model, report.notes}}));
   const auto csv = read_csv(folder / "notes.csv");
   EXPECT_EQ(csv.column("note"), names_of(report.notes));
-  EXPECT_EQ(csv.column("text").back(),
+  EXPECT_EQ(csv.column("text").back(), "two ? tokens");
+  EXPECT_EQ(csv.column("text")[csv.rows() - 2],
             "the model bends its scores by a soft cap of 50.0 logits; logits here are from before it");
 }
 

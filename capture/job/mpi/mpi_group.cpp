@@ -17,7 +17,9 @@
 #include <thread>
 
 #include "qkgeom/core/error.hpp"
+#include "qkgeom/core/utf8.hpp"
 #include "qkgeom/io/file.hpp"
+#include "qkgeom/io/program.hpp"
 #include "qkgeom/io/sha256.hpp"
 
 namespace qkgeom {
@@ -170,8 +172,8 @@ void abort_all(const std::string& program, const std::string& advice, const mpi_
   const std::string work = group.work().empty() ? "" : ", " + group.work();
   std::fflush(stdout);
   std::fprintf(stderr, "%s: rank %d of %d on %s%s: %s; all ranks end%s%s\n", program.c_str(), group.rank(),
-               group.size(), host_name().c_str(), work.c_str(), why.c_str(), advice.empty() ? "" : ", and ",
-               advice.c_str());
+               group.size(), host_name().c_str(), work.c_str(), terminal_text(why).c_str(),
+               advice.empty() ? "" : ", and ", advice.c_str());
   std::fflush(stderr);
   MPI_Abort(MPI_COMM_WORLD, 2);
   std::_Exit(2);
@@ -192,13 +194,14 @@ void run_with_mpi(const std::string& program, const std::string& advice,
   if (!started_by_mpi()) return body(this_process());
   auto group = std::make_unique<mpi_group>();
   try {
+    require_no_other_process(group->size());  // a launcher of another MPI
     group->agree(this_build(), "build of this program");
     note_other_cpus(*group);
     body(*group);
   } catch (const group_error& e) {
     // mpirun kills the others once one has ended with 2: rank 0 prints before all end together.
     std::fflush(stdout);
-    if (group->rank() == 0) std::fprintf(stderr, "%s: %s\n", program.c_str(), e.what());
+    if (group->rank() == 0) std::fprintf(stderr, "%s: %s\n", program.c_str(), terminal_text(e.what()).c_str());
     group.reset();
     std::_Exit(2);
   } catch (const std::bad_alloc&) {

@@ -19,6 +19,7 @@ resume_state read_file(const fs::path& path) {
   const json_value v(document, path.string());
   resume_state state{.settings = v["settings"].string(), .inputs = v["inputs"].string()};
   state.weights = v.string("weights").value_or("");
+  state.weight_files = v.string("weight_files").value_or("");
   if (v.has("done")) state.done = parse_manifest(v["done"].string(), path.string() + ": done");
   if (v.has("moments"))
     for (const json_value& digest : v["moments"].entries()) state.moments.push_back(digest.string());
@@ -51,7 +52,7 @@ std::vector<resume_state> read_states(const fs::path& folder) {
 }
 
 void write_state(const fs::path& folder, const resume_state& state, int rank) {
-  json j = {{"settings", state.settings}, {"inputs", state.inputs}, {"weights", state.weights}};
+  json j = {{"settings", state.settings}, {"inputs", state.inputs}, {"weights", state.weights}, {"weight_files", state.weight_files}};
   if (!state.done.shards.empty()) j["done"] = manifest_text(state.done);
   if (!state.moments.empty()) j["moments"] = state.moments;
   write_text(folder / (rank == 0 ? file_name : "progress-" + std::to_string(rank) + ".json"), j.dump() + '\n');

@@ -16,6 +16,7 @@ struct resume_state {
   std::string settings;                ///< the manifest without documents and shards
   std::string inputs;                  ///< SHA-256, see `input_check`
   std::string weights{};               ///< `checkpoint::fingerprint`; empty: an older file without it
+  std::string weight_files{};          ///< `checkpoint::file_stamps` when the weights had this fingerprint
   capture_manifest done{};             ///< manifest of the complete shards; unset while there are none
   std::vector<std::string> moments{};  ///< SHA-256 of each block's file of moments so far; empty: no file, or unknown
 };

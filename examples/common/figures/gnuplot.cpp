@@ -103,19 +103,20 @@ void run_gnuplot(const std::string& script) {
 /// Assumes the common alphabets and signs, asks fontconfig for others.
 bool has_font(char32_t code) {
   if (code < 0x530 || (code >= 0x2000 && code < 0x2300)) return true;
-  static std::map<char32_t, bool> known;
-  const auto [entry, is_new] = known.emplace(code, false);
-  if (is_new) {
-    char command[64];
-    std::snprintf(command, sizeof command, "fc-list :charset=%lx family 2>/dev/null", static_cast<unsigned long>(code));
-    if (std::FILE* const list = ::popen(command, "re")) {
-      entry->second = std::fgetc(list) != EOF;
-      while (std::fgetc(list) != EOF) {
-      }
-      ::pclose(list);
+  static const std::map<char32_t, char32_t> ranges = [] {  // last by first
+    std::map<char32_t, char32_t> all;
+    std::FILE* const list = ::popen("fc-list --format '%{charset} ' 2>/dev/null", "re");
+    unsigned first = 0, last = 0;
+    for (int read = 0; list && (read = std::fscanf(list, "%x-%x", &first, &last)) > 0;) {
+      char32_t& end = all[first];
+      end = std::max<char32_t>(end, read == 2 ? last : first);
     }
-  }
-  return entry->second;
+    if (list) ::pclose(list);
+    return all;
+  }();
+  for (auto range = ranges.upper_bound(code); range != ranges.begin();)
+    if ((--range)->second >= code) return true;
+  return false;
 }
 
 /// Replaces characters that no font has by question marks.
@@ -132,7 +133,8 @@ std::string quoted(const std::string& text) {
   std::string s = "\"";
   for (const std::string_view c : characters(text)) {
     if (c == "\"" || c == "\\") s += '\\';
-    s += ill_formed(c) ? "?" : static_cast<unsigned char>(c[0]) < 0x20 ? " " : c == "`" ? "\\140" : c;
+    const bool no_character = ill_formed(c) || code_point(c) == 0xfffe || code_point(c) == 0xffff;  // in XML
+    s += no_character ? "?" : static_cast<unsigned char>(c[0]) < 0x20 ? " " : c == "`" ? "\\140" : c;
   }
   return s + "\"";
 }
@@ -178,7 +180,10 @@ void write_plot(const plot_script& script, const fs::path& stem) {
             target.string(), ": gnuplot did not draw the figure to its end");
     write_text(target, image);
   };
-  write(".svg", svg.text(), "</svg>");
+  // gnuplot does not escape >, which XML forbids after ]].
+  std::string drawing = svg.text();
+  for (std::size_t at = 0; (at = drawing.find("]]>", at)) != std::string::npos;) drawing.replace(at, 3, "]]&gt;");
+  write(".svg", drawing, "</svg>");
   write(".png", png.text(), "IEND");
 }
 

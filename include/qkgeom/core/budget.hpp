@@ -30,6 +30,9 @@ class budget {
   std::string exceeded_;
 };
 
+/// Most experts of all layers of a model, and most matrices of experts in a checkpoint.
+inline constexpr index_t most_experts = 1'000'000;
+
 /// Multiplies non-negative numbers; returns the largest integer where the product does not fit.
 inline index_t saturated_product(std::initializer_list<index_t> factors) {
   index_t product = 1;

@@ -42,6 +42,10 @@ inline std::size_t well_formed_size(std::string_view text, std::size_t i, std::s
 /// '?' for each control character (C0, DEL, C1) and each ill-formed part.
 QKGEOM_INLINE std::string printable(std::string_view text, std::size_t longest = 60);
 
+/// Returns text as a terminal may get it: lines, with '?' for each other control character, each character that turns
+/// the direction of text, and each ill-formed part.
+QKGEOM_INLINE std::string terminal_text(std::string_view text);
+
 }  // namespace qkgeom
 
 #if !defined(QKGEOM_PRECOMPILED)

@@ -260,7 +260,8 @@ index_t first_moment_block(const capture_manifest& m, const std::string& name) {
 
 bool same_whole(const capture_manifest& a, const capture_manifest& b) {
   return a.extra.contains(part_field) && b.extra.contains(part_field) && a.extra.contains(inputs_field) &&
-         b.extra.contains(inputs_field) && a.extra[inputs_field] == b.extra[inputs_field];
+         b.extra.contains(inputs_field) && a.extra[inputs_field] == b.extra[inputs_field] &&
+         a.extra.value(weights_field, json()) == b.extra.value(weights_field, json());
 }
 
 std::optional<std::string> untrained_seed(const capture_manifest& m) {

@@ -151,9 +151,16 @@ struct capture_part {
 /// Most parts of one capture.
 inline constexpr index_t most_parts = 100000;
 
-/// Manifest fields of a part: its number and the number of parts; a hash of the tokenised documents of all parts and of
-/// the first bytes of the weights; in `moments` the number of the part's first block.
+/// Manifest fields of a part: its number and the number of parts; a hash of the tokenised documents of all parts; in
+/// `moments` the number of the part's first block.
 inline constexpr const char *part_field = "part", *inputs_field = "inputs_sha256", *first_block_field = "first_block";
+
+/// Manifest field: SHA-256 of the weights.
+inline constexpr const char* weights_field = "weights_sha256";
+
+/// Manifest field: what the capture found odd about the model or its documents, a list of {"note": kind, "text":
+/// sentence}. Programs repeat these notes beside those of their own.
+inline constexpr const char* notes_field = "notes";
 
 /// Returns the part that a manifest belongs to; no value for a whole capture. `name` is for errors. Throws `error` on
 /// impossible numbers.

@@ -69,8 +69,13 @@ class gathered_files {
       ++linked;
       return;
     }
-    std::filesystem::copy_file(from, to);
-    if (!digest.empty()) check_digest(to, digest);
+    sha256 read;
+    atomic_file copy(to);
+    copy.digest_into(read);
+    copy.write(mapped_file(from).bytes());
+    copy.commit();
+    require(digest.empty() || read.hex() == digest, from.string(),
+            ": its bytes do not have the SHA-256 of the manifest");
     ++copied;
   }
   void keep() { made_.clear(); }
@@ -134,6 +139,11 @@ merged_capture merge_parts(const std::vector<std::filesystem::path>& paths, cons
               " does not follow those of the part before, ", whole.documents->size(), " in number");
       whole.documents->push_back(d);
     }
+    std::vector<index_t> listed, in_shards;
+    for (const captured_document& d : *m.documents) listed.push_back(d.index);
+    for (const captured_shard& s : m.shards) in_shards.insert(in_shards.end(), s.documents.begin(), s.documents.end());
+    require(in_shards == listed, part.path().string(),
+            ": its shards do not hold the documents that its manifest lists");
     for (index_t s = 0; s < part.n_shards(); ++s) {
       part.file(s);  // checks that its manifest and rows are those that the part lists
       files.add(part.path() / m.shards[s].file, m.shards[s].sha256);

@@ -66,6 +66,21 @@ struct readable_file {
   struct stat info {};
 };
 
+/// Reads a pipe to its end, into a file in memory.
+descriptor in_memory(const descriptor& pipe, const std::filesystem::path& path) {
+  descriptor memory(::memfd_create("qkgeom", MFD_CLOEXEC));
+  ssize_t n = memory.get() < 0 ? -1 : 0;
+  std::vector<std::byte> buffer(std::size_t{1} << 18);
+  while (memory.get() >= 0 && ((n = ::read(pipe.get(), buffer.data(), buffer.size())) > 0 || (n < 0 && errno == EINTR)))
+    for (ssize_t done = 0; done < n;) {
+      const ssize_t more = ::write(memory.get(), buffer.data() + done, n - done);
+      if (more < 0) fail("cannot keep ", path.string(), " in memory: ", std::strerror(errno));
+      done += more;
+    }
+  if (n < 0) fail("cannot read ", path.string(), ": ", std::strerror(errno));
+  return memory;
+}
+
 }  // namespace
 
 atomic_file::atomic_file(const std::filesystem::path& path) : target_(resolve(path)) {
@@ -140,6 +155,11 @@ void atomic_file::open_partial() {
         ours.st_dev == named.st_dev)
       break;
   }
+  struct stat ours {};
+  if (::fstat(file_.get(), &ours) == 0 && ours.st_nlink > 1) {
+    file_ = descriptor();  // not ours to remove
+    fail("cannot write ", target_.string(), ": ", partial_.string(), " is another file too (a hard link); remove it");
+  }
   if (::ftruncate(file_.get(), 0) != 0) fail_with("cannot empty", errno);
 }
 
@@ -168,6 +188,11 @@ void atomic_file::fail_with(const char* what, int code) const {
   fail(what, ' ', target_.string(), ": ", std::strerror(code));
 }
 
+void require_no_pointer(std::string_view start, const std::string& file) {
+  require(!start.starts_with("version https://git-lfs.github.com/"), file,
+          " is a pointer of git-lfs and not the file itself: git lfs pull fetches it");
+}
+
 void write_text(const std::filesystem::path& path, std::string_view text) {
   atomic_file file(path);
   file.write(text);
@@ -193,8 +218,10 @@ std::string read_text(const std::filesystem::path& path, std::size_t max_bytes) 
   }
 }
 
-mapped_file::mapped_file(std::filesystem::path path) : path_(std::move(path)) {
-  const readable_file file(path_, false);
+mapped_file::mapped_file(std::filesystem::path path, bool shell_pipes) : path_(std::move(path)) {
+  readable_file file(path_, shell_pipes);
+  if (!S_ISREG(file.info.st_mode)) file.fd = in_memory(file.fd, path_);
+  require(::fstat(file.fd.get(), &file.info) == 0, "cannot read ", path_.string(), ": ", std::strerror(errno));
   size_ = file.info.st_size;
   if (size_ == 0) return;
   void* const memory = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd.get(), 0);

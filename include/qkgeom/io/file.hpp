@@ -90,6 +90,10 @@ class atomic_file {
   bool direct_ = false, committed_ = false;
 };
 
+/// Throws `error` if `start`, the beginning of a file, is that of a pointer of git-lfs, which stands where the file
+/// should.
+void require_no_pointer(std::string_view start, const std::string& file);
+
 /// Writes a whole text file through `atomic_file`.
 void write_text(const std::filesystem::path& path, std::string_view text);
 
@@ -101,10 +105,11 @@ inline constexpr std::size_t max_name_bytes = 4096;
 std::string read_text(const std::filesystem::path& path, std::size_t max_bytes);
 
 /// A regular file mapped read-only into memory for the object's life. The file must not be truncated meanwhile. Throws
-/// `error` naming the file if it cannot be opened or is a folder, a pipe or a device.
+/// `error` naming the file if it cannot be opened or is a folder, a pipe or a device; with `shell_pipes` a pipe of the
+/// shell (/dev/stdin, <(...)) is read to its end and kept in memory.
 class mapped_file {
  public:
-  explicit mapped_file(std::filesystem::path path);
+  explicit mapped_file(std::filesystem::path path, bool shell_pipes = false);
   mapped_file(mapped_file&& other) noexcept
       : path_(std::move(other.path_)),
         data_(std::exchange(other.data_, nullptr)),

@@ -68,13 +68,38 @@ class json_builder : public nlohmann::json_sax<json> {
   json* field_ = nullptr;
 };
 
+/// Quotes the words NaN, Infinity and -Infinity, which Python writes for numbers: a field that holds one may be there,
+/// but is no number where it is read.
+std::string with_quoted_words(std::string_view text) {
+  std::string out;
+  out.reserve(text.size() + 16);
+  bool inside = false;  // a string
+  for (std::size_t i = 0; i < text.size();) {
+    std::size_t n = 1;
+    if (inside) {
+      n = text[i] == '\\' && i + 1 < text.size() ? 2 : 1;
+    } else {
+      for (const std::string_view word : {"NaN", "Infinity", "-Infinity"})
+        if (text.substr(i, word.size()) == word) n = word.size();
+    }
+    if (text[i] == '"') inside = !inside;
+    const std::string quote(!inside && n > 1 ? 1 : 0, '"');
+    out.append(quote).append(text, i, n).append(quote);
+    i += n;
+  }
+  return out;
+}
+
 }  // namespace
 
 json parse_json(std::string_view text, const std::string& where, int max_depth) {
   const std::size_t nul = text.find('\0');  // the parser would take NUL for the end
   require(nul == std::string_view::npos, where, ": not valid JSON at byte ", nul + 1, ", which is NUL");
+  require_no_pointer(text, where);
   json_builder builder(where, max_depth);
-  json::sax_parse(text, &builder);
+  const bool words = text.find("NaN") != text.npos || text.find("Infinity") != text.npos;
+  const std::string quoted = words ? with_quoted_words(text) : std::string();
+  json::sax_parse(words ? std::string_view(quoted) : text, &builder);
   return std::move(builder.document);
 }
 

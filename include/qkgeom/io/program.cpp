@@ -19,6 +19,7 @@
 #include <system_error>
 
 #include "qkgeom/core/error.hpp"
+#include "qkgeom/core/utf8.hpp"
 
 namespace qkgeom {
 
@@ -137,10 +138,11 @@ void report_lost_files(const std::string& name) {
 int run_program(const std::string& name, const std::function<void()>& body) {
   const auto refuse = [&](const std::string& why) {
     std::fflush(stdout);
-    std::fprintf(stderr, "%s: %s\n", name.c_str(), why.c_str());
+    std::fprintf(stderr, "%s: %s\n", name.c_str(), terminal_text(why).c_str());
     return 2;
   };
   report_lost_files(name);
+  ::signal(SIGXFSZ, SIG_IGN);  // writes past a limit of file sizes fail and are reported
   try {
     body();
     flush_output();
@@ -248,12 +250,15 @@ void become_cuda_program(char** argv) {
   fail("--device cuda needs ", other, ", which a whole build makes where CUDA 12.8 or newer is: ", unstarted.message());
 }
 
-void require_one_process() {
-  // Open MPI and PRRTE; MPICH and srun --mpi=pmi2.
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
-    if (const char* processes = std::getenv(name); processes && std::atoi(processes) > 1)
-      fail("this program runs in one process, but a launcher started ", processes, " (", name,
-           "); each would write the same files");
+void require_no_other_process(int known) {
+  // Open MPI and PRRTE; MPICH, Intel's MPI and srun --mpi=pmi2; MVAPICH.
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"}) {
+    const char* const processes = std::getenv(name);
+    if (!processes || std::atoi(processes) <= known) continue;
+    require(known > 1, "this program runs in one process, but a launcher started ", processes, " (", name,
+            "); each would write the same files");
+    fail("a launcher started ", processes, " processes (", name, "), of which this one knows ", known);
+  }
 }
 
 }  // namespace qkgeom

@@ -78,8 +78,8 @@ class progress {
 /// take 200 MB of every process that is linked to them. Throws `error` if that program is missing or cannot be started.
 [[noreturn]] void become_cuda_program(char** argv);
 
-/// Throws `error` if a launcher of MPI started several processes, by the variables that it sets: each process of a
-/// program that does not share out its work would write the same files.
-void require_one_process();
+/// Throws `error` if a launcher of MPI started more processes than `known`, by the variables that it sets: processes
+/// that do not know one another would write the same files. A program that shares nothing out knows itself alone.
+void require_no_other_process(int known = 1);
 
 }  // namespace qkgeom

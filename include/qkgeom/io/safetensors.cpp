@@ -208,6 +208,7 @@ std::optional<std::size_t> tensor_size(const std::vector<index_t>& shape, std::s
 safetensors_file::safetensors_file(const std::filesystem::path& path) : file_(path) {
   const auto bytes = file_.bytes();
   const std::string name = file_.path().string();
+  require_no_pointer({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, name);
   require(bytes.size() >= 8, name, ": not a safetensors file: it has only ", bytes.size(), " bytes");
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), sizeof length);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -239,10 +241,28 @@ void add_profiles(Context& ctx, const Shards& shards, const layer_statistics<T>&
     for (auto& p : profiles) heads[h].profiles.push_back(std::move(*p[h]));
 }
 
+/// Returns whether f32 scores of such rows lose digits: the mean lies 10^4 spreads from 0, or the spreads of two
+/// coordinates differ by 10^5. Coordinates that do not vary have no say.
+inline bool loses_digits_in_f32(const row_moments& rows) {
+  double mean = 0, all = 0, least = std::numeric_limits<double>::infinity(), most = 0;
+  for (index_t i = 0; i < rows.dim(); ++i) {
+    const double variance = rows.xx[static_cast<std::size_t>(rows.has_full_scatter() ? i * (rows.dim() + 1) : i)];
+    mean += rows.mean[static_cast<std::size_t>(i)] * rows.mean[static_cast<std::size_t>(i)];
+    all += variance;
+    if (variance > 0) least = std::min(least, variance);
+    most = std::max(most, variance);
+  }
+  return all > 0 && (mean * static_cast<double>(rows.count) > 1e8 * all || most > 1e10 * least);
+}
+
 template <class T, memory_space S, context Context, class Shards>
 std::vector<head_report> reports_of_layer(Context& ctx, const Shards& shards, layer_request layer,
-                                          const analysis_options& options) {
+                                          analysis_options options) {
   const auto s = collect<T, S>(ctx, shards, layer, options);
+  const auto strained = [](const std::vector<side_moments>& heads) {
+    return std::any_of(heads.begin(), heads.end(), [](const auto& h) { return loses_digits_in_f32(h.total); });
+  };
+  if (!options.precision && (strained(s.moments.q) || strained(s.moments.k))) options.precision = pair_precision::f64;
   const index_t length = layer.context_length;
   auto heads = named_heads(layer.names, s.moments.key_of_query, s.window);
   for (auto& r : heads) {

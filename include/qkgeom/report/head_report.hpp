@@ -34,7 +34,9 @@ struct analysis_options {
   index_t sampled_pairs = 0;      ///< pairs drawn per query bucket and shard; 0: all pairs
   pair_weighting weighting = pair_weighting::pairs;  ///< for the query models' profiles; drawn pairs count the same
   query_position position = query_position::middle;
-  std::optional<pair_precision> precision{};  ///< empty: f64 pair arithmetic for f64 keys, else f32; drawn pairs: f64
+  /// Arithmetic of pairs; by default f64 for f64 keys and in layers where f32 loses digits (docs/numerics.md), else
+  /// f32. Drawn pairs are f64.
+  std::optional<pair_precision> precision{};
   bool no_drift = false;                      ///< query models without the drift term beta_pos tau
   pca_options pca{};
   rotation_options rotation{};   ///< with the capture's context if its context_length is 0

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/report/head_tables.hpp"
 
+#include <cmath>
 #include <optional>
 
 #include "qkgeom/plasticity/profile.hpp"
@@ -255,7 +256,7 @@ table components_table(const model_report& report) {
       "delta_1^2 times the variance of eps (sigma_pos^2, under `joint` the bucket's own), drift term of the variance v",
       "delta'Sigma_b delta, content term of v",
       "contribution to v of the covariance of the first coordinate with the others: rounding except under `joint`",
-      "abs(m) / sqrt(v)"};
+      "abs(m) / sqrt(v); empty where v is 0 for a pair"};
   static_assert(std::size(meanings) == pair_terms);
   auto c = head_columns<2, term_row>(&term_row::head);
   c.add("covariance", "query model", &term_row::covariance);
@@ -269,7 +270,10 @@ table components_table(const model_report& report) {
   c.add("pairs", "number of pairs of keys", &term_row::pairs);
   c.add("plasticity", "mean over the pairs", [](auto& r) { return r.means[0]; });
   for (std::size_t p = 0; p < pair_terms; ++p)
-    c.add(std::string(name_of(static_cast<pair_term>(p))), meanings[p], [p](auto& r) { return r.means[1 + p]; });
+    c.add(std::string(name_of(static_cast<pair_term>(p))), meanings[p], [p](auto& r) {
+      const estimate& e = r.means[1 + p];
+      return std::isinf(e.value) ? estimate{std::nan(""), std::nan("")} : e;
+    });
   const auto has_terms = [](const plasticity_profile_result& p) {
     return !p.buckets.empty() && p.buckets[0].term_sum.size() == p.documents.size() * pair_terms;
   };

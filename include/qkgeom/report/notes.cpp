@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
+#include "qkgeom/core/utf8.hpp"
 #include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/stats/interval.hpp"
 
@@ -104,6 +106,21 @@ void note_soft_cap(const capture_manifest& manifest, std::vector<report_note>& n
                    ""});
 }
 
+/// Repeats the notes that captures keep of their making.
+void note_makings(const capture_set& source, std::vector<report_note>& notes) {
+  std::set<std::string> seen;
+  for (const auto& c : source.captures()) {
+    const auto& extra = c.manifest().extra;
+    const auto kept = extra.find(notes_field);
+    if (kept == extra.end() || !kept->is_array()) continue;
+    for (const json& n : *kept) {
+      if (!n.is_object() || !n.value("note", json()).is_string() || !n.value("text", json()).is_string()) continue;
+      const std::string text = printable(n["text"].get<std::string>(), 1000);
+      if (seen.insert(text).second) notes.push_back({printable(n["note"].get<std::string>()), text, ""});
+    }
+  }
+}
+
 /// Notes captures of the same texts, by the hash that qkgeom capture writes; a part's is of the texts of all parts.
 void note_same_texts(const capture_set& source, std::vector<report_note>& notes) {
   std::map<std::string, std::string> seen;  // hash of the texts -> the first capture with it
@@ -158,6 +175,7 @@ std::vector<report_note> notes_of(const capture_set& source, const model_report&
   note_idle_scaling(manifest, notes);
   note_soft_cap(manifest, notes);
   note_same_texts(source, notes);
+  note_makings(source, notes);
   return notes;
 }
 

@@ -326,6 +326,16 @@ TEST(gguf_model, is_found_by_file_folder_and_in_ollamas_store) {
   test::put(folder / "text", "no model");
   EXPECT_QKGEOM_ERROR("neither a folder with a model nor a GGUF file", find_gguf(folder / "text"));
 
+  for (const char* place :
+       {"hf.co/Owner/Repo-GGUF", "other/owner/repo-gguf", "registry.ollama.ai/library/twice", "host/library/twice"}) {
+    fs::create_directories(folder / "manifests" / place);
+    test::put(folder / "manifests" / place / "Q4_1",
+              R"({"layers":[{"mediaType":"application/vnd.ollama.image.model","digest":"sha256:)" +
+                  std::string(1, place[0] == 'r'   ? '1'
+                                 : place[1] == 'f' ? '2'
+                                                   : '3') +
+                  R"("}]})");
+  }
   fs::create_directories(folder / "manifests/host/library/tiny");
   fs::create_directories(folder / "blobs");
   test::put(folder / "blobs/sha256-ab", bytes);
@@ -339,13 +349,24 @@ TEST(gguf_model, is_found_by_file_folder_and_in_ollamas_store) {
   std::ostringstream notes;
   EXPECT_EQ(prepare_capture(of_store, notes).manifest.model.name, "tiny:135m");
   EXPECT_QKGEOM_ERROR("Ollama has no model tiny", find_gguf("ollama:tiny"));
+  const auto blob = [](const char* name) { return find_gguf(name).filename().string(); };
+  EXPECT_EQ(blob("ollama:hf.co/Owner/Repo-GGUF:Q4_1"), "sha256-2");
+  EXPECT_EQ(blob("ollama:HF.co/owner/repo-gguf:q4_1"), "sha256-2");
+  EXPECT_EQ(blob("ollama:twice:q4_1"), "sha256-1") << "Ollama's own host comes first";
+  EXPECT_EQ(blob("ollama:registry.ollama.ai/library/twice:q4_1"), "sha256-1");
+  EXPECT_EQ(blob("ollama:host/library/twice:q4_1"), "sha256-3");
+  EXPECT_QKGEOM_ERROR("Ollama has several models owner/repo-gguf:Q4_1", find_gguf("ollama:owner/repo-gguf:Q4_1"));
+  EXPECT_QKGEOM_ERROR("Ollama has no model none/owner/repo-gguf:Q4_1", find_gguf("ollama:none/owner/repo-gguf:Q4_1"));
   const auto in_store = [&](const char* manifest) {
     test::put(folder / "manifests/host/library/tiny/latest", manifest);
     return find_gguf("ollama:tiny");
   };
   EXPECT_QKGEOM_ERROR("lists no weights", in_store(R"({"layers":[{"mediaType":"text","digest":"sha256:cd"}]})"));
-  EXPECT_QKGEOM_ERROR("the digest ../x is no file name",
-                      in_store(R"({"layers":[{"mediaType":"application/vnd.ollama.image.model","digest":"../x"}]})"));
+  for (const std::string digest : {"../x", "sha256:../x", "sha256:ab\\u0000cd", ""})
+    EXPECT_QKGEOM_ERROR(
+        " is no SHA-256",
+        in_store((R"({"layers":[{"mediaType":"application/vnd.ollama.image.model","digest":")" + digest + R"("}]})")
+                     .c_str()));
   ::unsetenv("OLLAMA_MODELS");
 }
 

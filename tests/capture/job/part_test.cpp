@@ -116,6 +116,11 @@ TEST_F(part, what_does_not_belong_together_is_refused_with_a_sentence) {
   const auto shard = folder / "a2" / "shard-00000.safetensors";
   fs::resize_file(shard, fs::file_size(shard) - 1);
   EXPECT_THAT(unmerged({"a2", "b"}), HasSubstr("shard-00000.safetensors"));
+  fs::copy(folder / "b", folder / "b2", fs::copy_options::recursive);
+  auto lacking = read_json(folder / "b2" / "manifest.json");
+  lacking["shards"].erase(lacking["shards"].size() - 1);
+  test::put(folder / "b2" / "manifest.json", lacking.dump());
+  EXPECT_THAT(unmerged({"a", "b2"}), HasSubstr("its shards do not hold the documents that its manifest lists"));
   const auto other = [&](const std::string& why, auto&& change) {
     const capture_options before = options;
     change();

@@ -101,6 +101,12 @@ TEST(reference, wrong_rows_are_named_with_their_cause) {
       "the first token agrees and later ones do not: the rotary embedding");
   says(
       [](index_t t, index_t d, float* x) {
+        std::reverse(x, x + d / 2);
+        for (index_t j = 0; j < d && t > 0; ++j) x[j] += static_cast<float>((5 * j + t) % 7);
+      },
+      "the rows of the projection stand in another order");
+  says(
+      [](index_t t, index_t d, float* x) {
         for (index_t j = 0; j < d; ++j) x[j] += static_cast<float>((3 * j + t) % 7);
       },
       "its pattern shows no cause");

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -63,8 +64,9 @@ class job : public test::capture_test {
     test::write_books(folder / "books.jsonl", 1);
     options.inputs.jsonl = folder / "books.jsonl";
   }
-  /// Rewrites the weights: `change` may change each tensor, and returns whether it stays.
-  void change_weights(const std::function<bool(tensor_to_write&, std::vector<bf16>&)>& change) {
+  /// Rewrites the weights: `change` may change each tensor, and returns whether it stays; `add` may add some.
+  void change_weights(const std::function<bool(tensor_to_write&, std::vector<bf16>&)>& change,
+                      const std::function<void(std::vector<tensor_to_write>&)>& add = {}) {
     copy_model();
     std::map<std::string, std::vector<bf16>> values;
     std::vector<tensor_to_write> tensors;
@@ -80,6 +82,7 @@ class job : public test::capture_test {
         tensors.push_back(w);
       }
     }
+    if (add) add(tensors);
     fs::remove(options.model.path / "model.safetensors");
     write_safetensors(options.model.path / "model.safetensors", tensors);
   }
@@ -253,12 +256,20 @@ TEST_F(job, documents_begin_with_bos_or_with_nothing_by_option) {
   file["model"]["vocab"]["<s>"] = 9;
   for (auto& [word, id] : file["model"]["vocab"].items())
     if (id == 9 && word != "<s>") id = 1023;
+  file["post_processor"] = {{"type", "TemplateProcessing"},
+                            {"single", {{{"SpecialToken", {{"id", "<s>"}}}}, {{"Sequence", {{"id", "A"}}}}}},
+                            {"special_tokens", {{"<s>", {{"ids", {9}}}}}}};
   write("tok/tokenizer.json", file.dump());
-  write("tok/tokenizer_config.json", R"({"bos_token": {"content": "<s>"}, "add_bos_token": true})");
+  write("tok/tokenizer_config.json", R"({"bos_token": {"content": "<s>"}, "add_bos_token": false})");
   expected[0] = 9;
   EXPECT_EQ(first_tokens("tokenizer"), expected);
   options.inputs.bos = bos_rule::as_tokenizer;
   EXPECT_EQ(first_tokens("as-tokenizer"), expected);
+  EXPECT_THAT(notes.str(), HasSubstr("tokenizer_config.json says add_bos_token false"));
+  options.inputs.text = {write("b.txt", "<s>Amen")};
+  EXPECT_EQ(first_tokens("twice")[1], 9);
+  EXPECT_THAT(notes.str(), HasSubstr("1 documents begin with two BOS tokens"));
+  options.inputs.text = {folder / "a.txt"};
   options.inputs.bos = bos_rule::none;
   EXPECT_EQ(first_tokens("none"), plain);
   EXPECT_EQ(capture::open(options.run.out).manifest().extra["bos"], "none");
@@ -312,6 +323,76 @@ TEST_F(job, escapes_of_half_characters_are_read_as_ill_formed_utf8_is) {
   EXPECT_EQ(ids("\\\\ud800"), "\\ud800") << "a backslash that is one";
 }
 
+TEST_F(job, text_is_in_utf8_or_refused_by_name) {
+  using namespace std::string_literals;
+  const auto read = [&](const std::string& bytes) {
+    options.inputs.text = {write("a.txt", bytes)};
+    return document_list(options.inputs).at(0);
+  };
+  EXPECT_EQ(read("\xef\xbb\xbfHi").text, "Hi") << "without the mark";
+  EXPECT_EQ(read("na\xc3\xafve caf\xc3\xa9 \xff").replaced, 1u) << "a damaged byte";
+  const auto refused = [&](const std::string& bytes) { return test::message_of([&] { read(bytes); }); };
+  EXPECT_THAT(refused("\xff\xfeH\0i\0"s), HasSubstr("a.txt is in UTF-16, and documents are in UTF-8"));
+  EXPECT_THAT(refused("\xfe\xff\0H"s), HasSubstr("is in UTF-16"));
+  EXPECT_THAT(refused("\xff\xfe\0\0H\0\0\0"s), HasSubstr("is in UTF-32"));
+  EXPECT_THAT(refused("\0\0\xfe\xff\0\0\0H"s), HasSubstr("is in UTF-32"));
+  EXPECT_THAT(refused("H\0i\0"s), HasSubstr("byte 1 is NUL"));
+  EXPECT_THAT(refused("PK\3\4\x14\0\0\0"s), HasSubstr("byte 5 is NUL"));
+  EXPECT_THAT(refused("Caf\xe9"), HasSubstr("1 of its 1 characters beyond ASCII are not, first at byte 3"));
+  options.inputs = {.jsonl = write("d.jsonl", "\xef\xbb\xbf{\"text\": \"a\xff\"}\n{\"text\": \"<s>\xfe\xff\"}\n")};
+  run();
+  EXPECT_THAT(notes.str(), HasSubstr("the documents hold 3 parts that are not UTF-8"));
+  const auto manifest = capture::open(options.run.out).manifest();
+  EXPECT_EQ(manifest.extra[notes_field][0]["note"], "text_replaced");
+  options.inputs.jsonl = write("d.jsonl", "\xff\xfe{\0}\0"s);
+  EXPECT_THAT(test::message_of([&] { document_list all(options.inputs); }), HasSubstr("UTF-16"));
+}
+
+TEST_F(job, documents_come_through_a_pipe_of_the_shell) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const std::string line = "{\"text\": \"Amen\"}\n";
+  ASSERT_EQ(::write(ends[1], line.data(), line.size()), static_cast<ssize_t>(line.size()));
+  ::close(ends[1]);
+  options.inputs.jsonl = "/dev/fd/" + std::to_string(ends[0]);
+  const document_list documents(options.inputs);
+  for (int time = 0; time < 2; ++time) EXPECT_EQ(documents.at(0).text, "Amen");
+  ::close(ends[0]);
+}
+
+TEST_F(job, a_capture_without_a_token_is_refused_before_it_begins) {
+  options.inputs.text = {write("a.txt", "")};
+  EXPECT_THAT(refusal(), HasSubstr("the documents are empty"));
+  options.inputs.text = {write("a.txt", "Amen")};
+  options.selection.sampler.skip_first = 100;
+  EXPECT_THAT(refusal(), HasSubstr("--skip-first 100 leaves out every token: the longest document has"));
+  EXPECT_FALSE(fs::exists(options.run.out));
+}
+
+TEST_F(job, an_output_matrix_that_is_tied_by_name_alone_is_noted) {
+  options.inputs.text = {write("a.txt", "Amen")};
+  options.statistics.loss = true;
+  for (const bool same : {true, false}) {
+    std::vector<bf16> output;
+    tensor_to_write own{"lm_head.weight", "BF16", {}, {}, {}};
+    change_weights(
+        [&](tensor_to_write& t, std::vector<bf16>& values) {
+          if (t.name != "model.embed_tokens.weight") return true;
+          output = values;
+          own.shape = t.shape;
+          return true;
+        },
+        [&](std::vector<tensor_to_write>& tensors) {
+          if (!same) output.back() = bf16(1.0f);
+          own.data = std::as_bytes(std::span(output));
+          tensors.push_back(own);
+        });
+    options.run.out = folder / (same ? "same" : "other");
+    run();
+    EXPECT_EQ(notes.str().find("an output matrix of their own") == std::string::npos, same);
+  }
+}
+
 TEST_F(job, a_finished_capture_is_that_of_its_documents_and_weights) {
   options.inputs.text = {write("a.txt", "In the beginning God created")};
   options.selection.max_length = 4;
@@ -337,7 +418,7 @@ TEST_F(job, weights_that_differ_past_the_first_megabyte_are_other_weights) {
   const std::string last = "model.layers.5.mlp.down_proj.weight";
   const auto change_last = [&] {
     change_weights([&](tensor_to_write& t, std::vector<bf16>& v) {
-      if (t.name == last) v[v.size() / 2] = bf16::round(0.75f);
+      if (t.name == last) v[v.size() / 3] = bf16::round(0.75f);
       return true;
     });
   };
@@ -380,6 +461,38 @@ TEST_F(job, weights_that_differ_past_the_first_megabyte_are_other_weights) {
   put(options.run.out / "progress.json", progress);
   EXPECT_EQ(run().documents, 0) << "nothing is left to do";
   EXPECT_EQ(read_json(options.run.out / "manifest.json"), m);
+  // What was kept stands for the weights while nobody writes to the files.
+  auto kept = json::parse(progress);
+  kept["weights"] = "kept";
+  kept["weight_files"] = checkpoint(options.model.path).file_stamps();
+  put(options.run.out / "progress.json", kept.dump());
+  fs::remove(options.run.out / "manifest.json");
+  run();
+  EXPECT_EQ(read_json(options.run.out / "manifest.json")["weights_sha256"], "kept");
+}
+
+TEST_F(job, weights_that_are_overwritten_while_they_are_captured_end_it) {
+  copy_model();
+  options.inputs.text = {write("a.txt", "In the beginning God created"), write("b.txt", "the heaven and the earth")};
+  options.statistics.moments = true;
+  cpu_context cpu{{.threads = 1}};
+  auto backend = cpu_backend(cpu);
+  const auto with = [&](const std::function<void()>& meddle) {
+    auto meddling = backend;
+    meddling.moments = [&, done = false](auto&&... arguments) mutable {
+      if (!std::exchange(done, true)) meddle();
+      return backend.moments(arguments...);
+    };
+    fs::remove_all(options.run.out);
+    run(meddling);
+  };
+  const fs::path weights = options.model.path / "model.safetensors";
+  EXPECT_NO_THROW(with([&] { fs::last_write_time(weights, fs::file_time_type::clock::now()); })) << "only touched";
+  EXPECT_QKGEOM_ERROR("somebody wrote to the weights while they were captured", with([&] {
+                        std::fstream file(weights, std::ios::in | std::ios::out | std::ios::binary);
+                        file.seekp(static_cast<std::streamoff>(fs::file_size(weights) / 2));
+                        file.write("\1\2\3\4", 4);
+                      }));
 }
 
 TEST_F(job, a_damaged_shard_is_neither_complete_nor_continued) {
@@ -562,10 +675,6 @@ TEST_F(job, a_bucket_as_long_as_the_context_is_noted) {
   EXPECT_THAT(notes.str(), testing::Not(HasSubstr("covers the whole context")));
   // A size that was asked for stays.
   EXPECT_THAT(notes.str(), HasSubstr("--max-length 3 ends the context there\n"));
-  options.inputs.text = {write("empty.txt", "")};
-  options.run.out = folder / "empty";
-  run();
-  EXPECT_THAT(notes.str(), testing::Not(HasSubstr("longest")));
 }
 
 TEST_F(job, a_finished_or_foreign_folder_is_not_overwritten) {
@@ -629,6 +738,37 @@ TEST_F(job, layers_after_the_last_captured_one_and_the_rest_of_that_one_are_not_
   options.statistics.loss = true;
   options.run.out = folder / "loss";
   EXPECT_THAT(refusal(), HasSubstr("has no tensor model.layers.2."));
+}
+
+TEST_F(job, models_that_are_not_whole_are_refused_by_their_cause) {
+  options.inputs.text = {write("a.txt", "Amen")};
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12345\n";
+  for (const char* file : {"model.safetensors", "tokenizer.json", "config.json"}) {
+    copy_model();
+    put(options.model.path / file, pointer);
+    EXPECT_THAT(refusal(), HasSubstr(std::string(file) + " is a pointer of git-lfs")) << file;
+  }
+  change_weights([](tensor_to_write& t, std::vector<bf16>& values) {
+    if (t.name.ends_with("q_proj.weight")) t.shape = {0}, values.clear();
+    return true;
+  });
+  EXPECT_THAT(refusal(), HasSubstr("is empty, as ZeRO stage 3 writes"));
+  change_weights([](tensor_to_write& t, std::vector<bf16>&) { return t.name.insert(0, "_orig_mod."), true; });
+  EXPECT_THAT(refusal(), HasSubstr("names begin with \"_orig_mod.model.\", as those of a model within another one do"));
+  fs::remove(options.model.path / "config.json");
+  EXPECT_THAT(refusal(), HasSubstr("has no config.json"));
+  write("model/adapter_config.json", "{}");
+  EXPECT_THAT(refusal(), HasSubstr("holds an adapter and no model"));
+  ::setenv("HF_HOME", folder.path().c_str(), 1);
+  options.model.path = "owner/name";
+  EXPECT_THAT(refusal(), HasSubstr("`hf download owner/name` fetches"));
+  const fs::path cached = folder / "hub/models--owner--name";
+  fs::create_directories(cached / "snapshots/0123abcd");
+  EXPECT_THAT(refusal(),
+              HasSubstr("owner/name is not a folder; the hub's model of that name is in " + cached.string()));
+  options.model.path = cached;
+  EXPECT_THAT(refusal(), HasSubstr("the model is in " + (cached / "snapshots/0123abcd").string()));
+  ::unsetenv("HF_HOME");
 }
 
 TEST_F(job, shards_of_an_index_that_are_missing_or_broken) {
