@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: MIT
 """calls_check.py GOLDEN FOLDER: numbers of the package beside tables that `heads` wrote to FOLDER/heads-NAME."""
+import copy
 import csv
 import filecmp
 import importlib.util
+import inspect
 import pathlib
 import pickle
 import signal
 import sys
 import threading
 import time
+import warnings
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +25,7 @@ assert qkgeom.__version__ == qkgeom._qkgeom.__version__
 
 def from_pandas(table):
     frame = table.to_pandas()
-    return {c: [None if x is None or x != x else x for x in frame[c].tolist()] for c in frame.columns}
+    return {c: [None if missing else x for x, missing in zip(frame[c].tolist(), frame[c].isna())] for c in frame.columns}
 
 
 def from_polars(table):
@@ -105,6 +108,28 @@ halves = [qkgeom.accumulate(q[s], k[s], position[s], buckets=256, context_length
 merged = halves[0].merge(halves[1])
 assert merged.q[0].total.count == n and np.allclose(merged.q[3].total.xx, moments.q[3].total.xx, rtol=1e-12)
 assert pickle.loads(pickle.dumps(moments)) == moments and moments != merged
+
+
+def same(a, b):
+    """Two results are equal in all fields, to the bit."""
+    if hasattr(a, "_fields"):
+        return type(a) is type(b) and all(same(getattr(a, n), getattr(b, n)) for n in a._fields)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(same, a, b))
+    return np.array_equal(a, b, equal_nan=True) if isinstance(a, (float, np.ndarray)) else a == b
+
+
+# Every result pickles: as it is, and where it goes on.
+for found in (moments, merged.q[0], models, report, report[0].pca, capture.report(), capture.report()[0].empirical,
+              qkgeom.pca(moments), qkgeom.planar_rotation(moments)):
+    assert same(copy.deepcopy(found), found) and same(pickle.loads(pickle.dumps(found)), found), found
+copied = pickle.loads(pickle.dumps((models, report, report.table("heads"), capture)))
+assert copied[2].to_dict() == report.table("heads").to_dict() == copied[1].table("heads").to_dict()
+assert same(qkgeom.plasticity_profile(copied[0], q, k, position, document), without)
+assert same(copied[3].report(), capture.report()) and copied[3].layers == capture.layers
+state = report.__getstate__()
+for wrong, words in ((state[:-1], "damaged"), (state + b" ", "damaged"), (state.replace(qkgeom.__version__.encode(), b"0.0.0", 1), "0.0.0")):
+    refused(ValueError, words, lambda: qkgeom.Report.__new__(qkgeom.Report).__setstate__(wrong))
 x = q[:, 0] - q[:, 0].mean(0)
 assert np.allclose(moments.q[0].total.xx, x.T @ x)
 view = moments.q[0].total.mean
@@ -126,10 +151,67 @@ for words, call in (
     ("context_length", lambda: qkgeom.analyse(q, k, position, context_length=0)),
     ("buckets", lambda: qkgeom.analyse(q, k, position, buckets=0)),
     ("pairs", lambda: qkgeom.analyse(q, k, position, pairs="some")),
-    ("nowhere", lambda: qkgeom.open("nowhere")),
+    (["nowhere", "qkgeom.capture(model)"], lambda: qkgeom.open("nowhere")),
     ("threads", lambda: qkgeom.set_threads(-1)),
+    (["q is a masked array", "filled"], lambda: qkgeom.analyse(np.ma.array(q, mask=q > 0), k, position)),
+    (["follow one another", "ascontiguousarray"], lambda: qkgeom.analyse(np.asfortranarray(q), k, position)),
 ):
     refused(ValueError, words, call)
+# A wrong call is told its argument, and what the documentation says of that.
+for words, call in (
+    (["missing", "'positions'", "tokens from 0"], lambda: qkgeom.analyse(q, k)),
+    (["positions must not be None", "tokens from 0"], lambda: qkgeom.analyse(q, k, None)),
+    (["'bucket'", "there is buckets"], lambda: qkgeom.analyse(q, k, position, bucket=3)),
+    (["buckets must be int | Sequence[int], not str", "width"], lambda: qkgeom.analyse(q, k, position, buckets="wide")),
+    ("heatmap must be bool, not int", lambda: qkgeom.analyse(q, k, position, heatmap=1)),
+    ("seed=-1", lambda: qkgeom.analyse(q, k, position, seed=-1)),
+    ("too many positional", lambda: qkgeom.pca(merged, 1)),
+    ("moments must be Moments, not ndarray", lambda: qkgeom.pca(q)),
+    (["models must be Sequence[QueryModel], not Moments", "fit_queries"], lambda: qkgeom.plasticity_profile(merged, q, k, position)),
+    ("index must be int | slice, not str", lambda: report["a"]),
+    ("head must be int, not str", lambda: report.head(0, "1")),
+    ("column must be str, not int", lambda: report.table("heads")[0]),
+    ("numpy.asarray", lambda: qkgeom.analyse(q.tolist(), k, position)),
+    ("numpy.asarray", lambda: qkgeom.analyse(q, k, position.tolist())),
+):
+    refused(TypeError, words, call)
+assert list(inspect.signature(qkgeom.analyse).parameters)[:5] == ["q", "k", "positions", "documents", "buckets"]
+assert inspect.signature(qkgeom.Report.head).parameters["layer"].annotation is int and "PCA" in qkgeom.analyse.__doc__
+assert len(report[0:2]) == 2 and [h.q_head for h in report] == [h.q_head for h in report[:]] == [0, 1, 2, 3]
+names = {}
+exec("from qkgeom import *", names)
+assert "open" not in names and "analyse" in names and "plot_profile" in names and "torch" not in sys.modules
+assert {"open", "capture", "Monitor", "plot_profile", "analyse"} <= set(dir(qkgeom))
+if importlib.util.find_spec("torch") is None:
+    refused(ImportError, ["qkgeom.capture needs", "pip install"], lambda: qkgeom.capture)
+
+
+def noted(words, call):
+    """The report has a note with the words, and Python warns of it where it is called."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        notes = call().notes
+    assert sum(words in n.text for n in notes) == 1 and [str(w.message) for w in warned] == [n.text for n in notes], (notes, warned)
+    assert warned[0].filename == __file__
+
+
+few = slice(0, 300)
+noted("plasticity is NaN", lambda: qkgeom.analyse(q[few], k[few], position[few]))
+noted("stands twice", lambda: qkgeom.analyse(q, k, position % 300, buckets=50))
+noted("plasticity is NaN", lambda: qkgeom.open(golden / "long-f32.safetensors", buckets=[0, 100_000]).report())
+noted("1200 of 1500 queries stand past", lambda: qkgeom.analyse(q, k, position, buckets=50, context_length=300))
+
+# Columns have the same types, whatever their values.
+warnings.simplefilter("ignore")
+tables = [qkgeom.analyse(q, k, position, buckets=b, window=w).table(name) for name in ("heads", "profile")
+          for b, w in ((256, None), (256, 60), ([0, n], None))]
+for a in (tables[:3], tables[3:]):
+    schemas = [pa.table(t).schema for t in a]
+    assert schemas[0] == schemas[1] == schemas[2] and pa.concat_tables(map(pa.table, a)).num_rows == sum(map(len, a))
+    if "pandas" in readers:
+        frames = [t.to_pandas().dtypes for t in a]
+        assert frames[0].equals(frames[1]) and frames[0].equals(frames[2])
+assert pa.table(tables[0]).schema.field("window").type == pa.int64() and pa.table(tables[2])["ap_overall"].null_count == 4
 
 # Threads change nothing; other threads of Python run meanwhile; KeyboardInterrupt ends a call.
 qkgeom.set_threads(1)
@@ -156,3 +238,9 @@ assert len(ticks) > 5 * took, f"{len(ticks)} ticks in {took:.2f} s: the GIL was 
 signal.signal(signal.SIGALRM, signal.default_int_handler)
 signal.setitimer(signal.ITIMER_REAL, took / 4)
 refused(KeyboardInterrupt, "", lambda: qkgeom.analyse(large_q, large_k, np.arange(3000), covariance=("diagonal", "joint")))
+# Within one primitive too, which would take half a minute; and it is the time since the interrupt that counts.
+large_q, large_k = (rng.normal(size=(12000, 4, 64)).astype("f4") for _ in range(2))
+signal.setitimer(signal.ITIMER_REAL, 0.8)
+began = time.monotonic()
+refused(KeyboardInterrupt, "", lambda: qkgeom.analyse(large_q, large_k, np.arange(12000)))
+assert time.monotonic() - began < 1.8, time.monotonic() - began

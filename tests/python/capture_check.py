@@ -99,13 +99,127 @@ def call(**arguments):
     return c
 
 
-mask = torch.ones_like(ids)
-mask[1, :5] = 0
-refused(ValueError, "attention_mask", lambda: call(attention_mask=mask))
-refused(ValueError, "position_ids", lambda: call(position_ids=torch.arange(200)[None]))
-refused(ValueError, "max_length", lambda: qkgeom.capture(model, max_length=10)._begin(1, 11))
+def kept(c, layer=1):
+    """Rows of the queries by document, with the positions."""
+    return {document: (rows, list(positions)) for rows, positions, document in c._layers[layer].kept["q"]}
+
+
+# Padded tokens are left out, left or right; positions are position_ids, or else columns, by name or by place.
+alone = [ids[:1], ids[1:, 60:]]
+every = dict(rate=64, bucket_size=64, keep="both", max_length=300)
+with qkgeom.capture(model, **every) as cap, torch.inference_mode():
+    for one in alone:
+        model(one)
+short, unpadded = kept(cap), cap.moments[1]
+for left in (True, False):
+    padded, mask = ids.clone(), torch.ones_like(ids)
+    padded[1] = torch.cat([torch.zeros(60, dtype=ids.dtype), ids[1, 60:]][::1 if left else -1])
+    mask[1, :60] = 0
+    mask = mask if left else mask.flip(1)
+    given = (mask.cumsum(1) - 1).clamp(min=0)
+    for call in (lambda: model(padded, mask, given), lambda: model(input_ids=padded, position_ids=given, attention_mask=mask.bool())):
+        with torch.inference_mode():
+            expected = model(padded, mask, given).logits
+            with qkgeom.capture(model, **every) as cap:
+                assert torch.equal(call().logits, expected)
+        assert cap.tokens == [200, 140] and cap.moments[1].q[0].total.count == 340
+        for document, (rows, positions) in kept(cap).items():
+            assert positions == short[document][1] and torch.allclose(rows, short[document][0], rtol=1e-4, atol=1e-5), (left, document)
+        assert np.allclose(cap.moments[1].k[0].total.xx, unpadded.k[0].total.xx, rtol=1e-3, atol=1e-3)
+    with torch.inference_mode(), qkgeom.capture(model, **every) as cap:
+        model(padded, mask)
+    assert kept(cap)[1][1] == list(range(60, 200) if left else range(140)), "without position_ids the model counts columns"
+    assert cap.open(buckets=50).context_length == 300
+with torch.inference_mode(), qkgeom.capture(model, **every) as cap:
+    model(ids, None, torch.arange(100, 300)[None])
+assert kept(cap)[0][1] == list(range(100, 300)) and cap.open(buckets=50).context_length == 300
+
+# generate() gives its prompt; a decoding step is refused with what to do.
+with qkgeom.capture(model, **every) as cap:
+    model.generate(padded, attention_mask=mask.flip(1), max_new_tokens=1)
+    refused(ValueError, ["decoding", "max_new_tokens=1", "model(ids)"], lambda: model.generate(ids[:1], max_new_tokens=3))
+assert cap.tokens == [200, 140, 200]
+
+
+def call(*arguments, **options):
+    with qkgeom.capture(model, **options) as c, torch.inference_mode():
+        model(*arguments)
+    return c
+
+
+holes, packed = torch.ones_like(ids), torch.arange(200) % 100
+holes[1, 50:60] = 0
+refused(ValueError, ["attention_mask", "ends"], lambda: call(ids, holes))
+refused(ValueError, ["attention_mask", "ends"], lambda: call(ids, torch.zeros_like(ids)))
+refused(ValueError, "attention_mask", lambda: call(ids, torch.ones(2, 1, 200, 200)))
+refused(ValueError, ["position_ids", "packed"], lambda: call(ids, None, packed[None]))
+refused(ValueError, ["position_ids", "0 or more"], lambda: call(ids, None, torch.arange(-1, 199)[None]))
+refused(ValueError, "max_length", lambda: call(ids, max_length=10))
+with qkgeom.capture(model, keep="moments"), torch.inference_mode():
+    model(ids)
+    refused(ValueError, "max_length", lambda: model(ids[:, :120]))
 refused(ValueError, "keep", lambda: qkgeom.capture(model, keep="all"))
+refused(ValueError, "heads", lambda: qkgeom.capture(model, heads=[(0, -1)]))
+refused(ValueError, ["heads", "layer 9"], lambda: call(ids, heads=[(0, 0), (9, 0)]))
+refused(ValueError, "PreTrainedModel", lambda: qkgeom.capture(torch.nn.Linear(2, 2)).__enter__())
 refused(ValueError, "compiled", lambda: qkgeom.capture(torch.compile(model)).__enter__())
+with qkgeom.capture(model):
+    refused(ValueError, "already", lambda: qkgeom.capture(model).__enter__())
+
+
+class Elsewhere(torch.nn.Module):
+    """Has attention of its own, as TransformerLens has."""
+
+    def __init__(self):
+        super().__init__()
+        self.config = transformers.LlamaConfig(**small(), attn_implementation="sdpa")
+
+    def set_attn_implementation(self, name):
+        self.config._attn_implementation = name
+
+    def forward(self, input_ids):
+        return input_ids
+
+
+def elsewhere():
+    with qkgeom.capture(Elsewhere()) as c:
+        c._model(ids)
+
+
+refused(ValueError, "no attention of it went through", elsewhere)
+
+# Rows are those of calls that end, each once: after an error within a layer, and beside gradient checkpointing.
+with qkgeom.capture(model, **every) as cap:
+    def out_of_memory(*_):
+        raise RuntimeError("out of memory")
+
+    hook = model.model.layers[1].register_forward_pre_hook(out_of_memory)
+    refused(RuntimeError, "out of memory", lambda: model(ids))
+    hook.remove()
+    model(ids)
+    refused(ValueError, "a part of LlamaForCausalLM", lambda: model.model(ids))
+assert cap.tokens == [200, 200] and all(len(x.kept["k"]) == 2 for x in cap._layers.values()) and cap.moments[0].q[0].total.count == 400
+for reentrant in (True, False):
+    trained = models["grouped"]().train()
+    with qkgeom.capture(trained, **every) as cap:
+        trained.gradient_checkpointing_enable({"use_reentrant": reentrant})
+        trained.enable_input_require_grads()
+        trained(ids, labels=ids).loss.backward()
+    assert cap.tokens == [200, 200] and all(len(x.kept["k"]) == 2 for x in cap._layers.values()), reentrant
+with qkgeom.capture(model):
+    twice = model.model.layers[1].register_forward_hook(lambda layer, given, result: layer.self_attn(*given, **again) and None)
+    again = dict(position_embeddings=model.model.rotary_emb(torch.zeros(1), torch.arange(200)[None]), attention_mask=None)
+    refused(ValueError, "layer 1 ran twice", lambda: model(ids))
+    twice.remove()
+
+# A model without a rotary embedding is no RoPE model.
+gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=97, n_embd=32, n_layer=2, n_head=4, bos_token_id=1,
+                                                            eos_token_id=1)).eval()
+with torch.inference_mode(), qkgeom.capture(gpt2) as cap:
+    gpt2(ids)
+manifest = cap.open().manifest
+assert [layer["rope"] for layer in manifest["layers"]] == [False, False] and "rope" not in manifest
+
 encoder = transformers.BertModel(transformers.BertConfig(vocab_size=97, hidden_size=64, intermediate_size=96, num_hidden_layers=1,
                                                          num_attention_heads=4))
 with qkgeom.capture(encoder):
@@ -113,7 +227,7 @@ with qkgeom.capture(encoder):
 model.config._attn_implementation_internal = "flash_attention_2"
 refused(ValueError, "flash_attention_2", lambda: qkgeom.capture(model).__enter__())
 model.config._attn_implementation_internal = "sdpa"
-assert call().layers == [0, 1, 2], "after a refusal the model is as before"
+assert call(ids).layers == [0, 1, 2], "after a refusal the model is as before"
 
 # Moments of documents of several lengths merge where max_length says the context.
 with qkgeom.capture(model, keep="moments", bucket_size=64, max_length=300) as cap, torch.inference_mode():
@@ -149,8 +263,8 @@ with tempfile.TemporaryDirectory() as scratch:
             assert np.linalg.norm(one[n] - two[n]) <= 1e-4 * np.linalg.norm(two[n]), (n, np.linalg.norm(one[n] - two[n]))
     same_manifests(here / "program", here / "package")
 
-    # Families with odd embeddings, scales, caps and layers, and with each way to scale an embedding: in documents on both sides
-    # of the tokens where the scaling acts, and of those that the model was made for.
+    # Every family, and with each way to scale an embedding documents on both sides of the tokens where the scaling acts, and of
+    # those that the model was made for.
     letters = "abcdefghijklmnopqrstuvwxyz"
     tokenizer = {"version": "1.0", "added_tokens": [], "normalizer": None, "post_processor": None, "decoder": None,
                  "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
@@ -161,20 +275,19 @@ with tempfile.TemporaryDirectory() as scratch:
     told = set()
     lengths = {"llama-dynamic": (156, 1300), "llama-linear": (156, 1300), "llama4-text": (60, 156, 1300), "ministral3": (156, 300),
                "phi3": (60, 156)}
-    plain = ("cohere2", "deepseek-v3", "exaone4", "gemma2", "gemma3", "glm", "granite", "mistral3", "olmo3", "phi3-short", "smollm3")
     subprocess.run([sys.executable, source / "tests/data/make_family_weights.py", source / "tests/data/families", here / "families"],
                    check=True)
-    for family, length in [*((f, 156) for f in plain), *((f, n) for f, all_of_it in lengths.items() for n in all_of_it)]:
+    for family, length in [(f.name, n) for f in sorted((here / "families").iterdir()) for n in lengths.get(f.name, (156,))]:
         folder, name = here / "families" / family, f"{family}-{length}"
         subprocess.run([programs / "qkgeom-capture", "--model", folder, "--tokenizer", here, "--no-bos", "--text", here / "text.txt",
                         "--include-windowed", "--max-length", str(length), "--dtype", "f32", "--rate", "24", "--bucket-size", "512",
                         "--out", here / name], check=True, capture_output=True)
         config = transformers.AutoConfig.from_pretrained(folder)
         kind = transformers.AutoModelForCausalLM if config.get_text_config() is config else transformers.AutoModelForImageTextToText
-        model = kind.from_config(config, dtype=torch.float32).eval()
+        model = kind.from_pretrained(folder, dtype=torch.float32).eval()
         with torch.inference_mode(), qkgeom.capture(model, max_length=length, name=family) as cap:
             model(tokens[:, :length], use_cache=False)
         cap.write(here / f"{name}-package")
         told |= same_manifests(here / name, here / f"{name}-package")
     assert told >= {"score_scale", "score_softcap", "window", "rope", "rope_parameters", "longrope", "rope_scaling_from",
-                    "query_growth", "model_context", "head_parts"}, told
+                    "query_growth", "model_context", "head_parts", "sinks"}, told

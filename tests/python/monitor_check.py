@@ -2,12 +2,14 @@
 """monitor_check.py [--overhead]: numbers of the monitor beside those of the model's own attention, a planted head that explodes
 found at its step, the same numbers from 1, 2 and 3 processes; --overhead measures instead what an observed step costs."""
 import csv
+import importlib.util
 import math
 import pathlib
 import statistics
 import sys
 import tempfile
 import time
+import warnings
 
 import numpy as np
 import torch
@@ -31,6 +33,15 @@ def documents(seed, n=6, tokens=128):
     return torch.randint(0, 97, (n, tokens), generator=torch.Generator().manual_seed(seed))
 
 
+class Seen:
+    """Keeps what each layer's attention takes."""
+
+    def __init__(self, by_layer):
+        self._take = lambda module, q, k, options: by_layer.update({module.layer_idx: (q, k, options)})
+        self._begin = self._refuse = lambda _: None
+        self._end = lambda: None
+
+
 def check_numbers(name, model):
     """Maxima from all q . k in f64, weights on token 0 from the model's eager attention, the rest from the steps."""
     ids = documents(0, 3)
@@ -41,11 +52,11 @@ def check_numbers(name, model):
         for layer in model.model.layers:
             layer.self_attn.q_proj.weight *= 50  # some weights near 1
         weights = model(ids, output_attentions=True).attentions
-        with observed_attention(model, lambda m, q, k, o: seen.update({m.layer_idx: (q, k, o)}), lambda n, tokens: None):
+        with observed_attention(model, Seen(seen)):
             model(ids)
-        with qkgeom.Monitor(model, every=1, buckets=4, keys=32) as monitor:
-            model(ids)
-            rows = monitor.step()
+    with qkgeom.Monitor(model.train(), every=1, buckets=4, keys=32) as monitor:
+        model(ids)
+        rows = monitor.step()
     assert [(r["layer"], r["head"]) for r in rows] == [(layer, h) for layer in (0, 1) for h in range(4)]
     at = torch.arange(128)
     position, document = np.tile(at.numpy(), 3), np.repeat(np.arange(3), 128)
@@ -73,9 +84,9 @@ def check_numbers(name, model):
 def check_chunks():
     config = transformers.Llama4TextConfig(**SMALL, attention_chunk_size=64, no_rope_layers=[1, 0], num_local_experts=2,
                                            intermediate_size_mlp=96, pad_token_id=0)
-    model = transformers.Llama4ForCausalLM(config).eval()
+    model = transformers.Llama4ForCausalLM(config).train()
     for tokens, layers in ((128, {1}), (64, {0, 1})):
-        with torch.no_grad(), qkgeom.Monitor(model, every=1) as monitor:
+        with qkgeom.Monitor(model, every=1) as monitor:
             model(documents(0, 2, tokens))
             assert {r["layer"] for r in monitor.step()} == layers, tokens
 
@@ -103,20 +114,106 @@ def check_explosion(folder):
 
 def check_file(folder):
     file = folder / "rows.csv"
-    model = llama().eval()
+    model = llama().train()
     found = []
     for _ in range(2):
-        with torch.no_grad(), qkgeom.Monitor(model, every=1, to=file) as monitor:
+        with qkgeom.Monitor(model, every=1, to=file) as monitor:
             model(documents(0))
             found += monitor.step()
     rows = list(csv.DictReader(file.open()))
     assert len(rows) == len(found) == 16
     for row, r in zip(rows, found):
         assert list(row) == list(r) and all((x == "" and math.isnan(r[n])) or float(x) == r[n] for n, x in row.items())
-    for words, call in (("other columns", lambda m: (model(documents(0)), m.step())),
-                        ("within a step", lambda m: (model(documents(0)), model(documents(0, 2))))):
-        with torch.no_grad(), qkgeom.Monitor(model, every=1, to=file, buckets=5) as monitor:
-            refused(ValueError, words, lambda: call(monitor))
+    refused(ValueError, "other columns", lambda: qkgeom.Monitor(model, to=file, buckets=5).__enter__())
+
+
+def check_training_alone(folder):
+    """Evaluation within a step changes no row; what does not fit is counted, and no error leaves the monitor."""
+    model = llama()
+
+    def evaluate(tokens):
+        model.eval()
+        with torch.no_grad():
+            model(documents(9, 2, tokens))
+        model.train()
+
+    def step(monitor, *between):
+        for act in (lambda: model.train()(documents(0)), *between):
+            act()
+        return monitor.step()
+
+    with qkgeom.Monitor(model, every=1) as monitor:
+        rows = step(monitor)
+        evaluated = step(monitor, lambda: evaluate(128), lambda: evaluate(48), lambda: model.generate(documents(1)[:1], max_new_tokens=2))
+        assert str([r | {"step": 0} for r in evaluated]) == str(rows) and sum(monitor.skipped.values()) == 4, monitor.skipped
+    with warnings.catch_warnings(record=True) as warned, qkgeom.Monitor(model, every=1, to=folder / "none" / "rows.csv") as monitor:
+        warnings.simplefilter("always")
+        fewer = step(monitor, lambda: model(documents(1, 2)))
+        assert len(fewer) == 8, "a smaller batch counts"
+        left_out = (lambda: model(documents(1, 6, 48)), lambda: model(documents(1, 6, 48)), lambda: model.model(documents(1)),
+                    lambda: model(documents(0), position_ids=torch.arange(128)[None] % 64))
+        assert str([r | {"step": 0} for r in step(monitor, *left_out)]) == str(rows)
+        model.set_attn_implementation("eager")  # behind the monitor's back
+        step(monitor)
+        model.config._attn_implementation_internal = "flex_attention"
+        monitor._unwatch(), step(monitor)
+    kinds = ("documents of 48 tokens", "a part of", "position_ids", "FileNotFoundError")
+    assert all(sum(k in w for w in monitor.skipped) == 1 for k in kinds), monitor.skipped
+    assert monitor.skipped[next(w for w in monitor.skipped if "48 tokens" in w)] == 2
+    assert len([w for w in warned if "Monitor" in str(w.message)]) == len(monitor.skipped), "a warning for each kind"
+    # Padded documents, and checkpointing: each token once.
+    padded, mask = documents(0), torch.ones(6, 128, dtype=torch.long)
+    mask[1:, 100:] = 0
+    for enabled in (False, True):
+        model = llama().train()
+        if enabled:
+            model.gradient_checkpointing_enable()
+        with qkgeom.Monitor(model, every=1) as monitor:
+            model(padded, attention_mask=mask, labels=padded).loss.backward()
+            assert [sum(d.tokens for d in own) for own in monitor._documents.values()] == [628, 628]
+            assert [d.moments.q[0].total.count for d in monitor._documents[1]] == [128, *[100] * 5]
+            assert len(monitor.step()) == 8 and not monitor.skipped
+
+
+class Rows(torch.utils.data.Dataset):
+    def __init__(self, n, tokens):
+        self.n, self.tokens = n, tokens
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, i):
+        ids = documents(i, 1, self.tokens)[0]
+        return dict(input_ids=ids, labels=ids)
+
+
+def check_trainer(folder):
+    """Rows in Hugging Face's Trainer do not depend on its evaluation, whose last batch is smaller or whose documents are shorter."""
+    if importlib.util.find_spec("accelerate") is None:
+        print("left out: transformers' Trainer, accelerate is not here")
+        return
+
+    class Watch(transformers.TrainerCallback):
+        def on_train_begin(self, *_, **__):
+            monitor.__enter__()
+
+        def on_step_end(self, *_, **__):
+            monitor.step()
+
+        def on_train_end(self, *_, **__):
+            monitor.__exit__()
+
+    found = []
+    for evaluation in (None, Rows(6, 64), Rows(8, 48)):
+        model, rows = llama(), []
+        monitor = qkgeom.Monitor(model, every=2, to=rows.extend)
+        options = transformers.TrainingArguments(
+            str(folder), max_steps=4, per_device_train_batch_size=4, per_device_eval_batch_size=4, report_to=[], use_cpu=True,
+            save_strategy="no", disable_tqdm=True, logging_strategy="no", eval_strategy="steps" if evaluation else "no", eval_steps=2)
+        transformers.Trainer(model, options, train_dataset=Rows(60, 64), eval_dataset=evaluation, callbacks=[Watch()]).train()
+        found.append(str(rows))
+        assert len(rows) == 16 and sum(monitor.skipped.values()) == (4 if evaluation else 0), monitor.skipped
+    assert found[0] == found[1] == found[2]
 
 
 def on_rank(rank, ranks, folder):
@@ -124,13 +221,16 @@ def on_rank(rank, ranks, folder):
     torch.set_num_threads(1)
     if ranks > 1:
         torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting-{ranks}", rank=rank, world_size=ranks)
-    model, share = llama().eval(), 6 // ranks
-    with torch.no_grad(), qkgeom.Monitor(model, every=1, keys=8, to=f"{folder}/rows-{ranks}.csv") as monitor:
+    model, share = llama().train(), 6 // ranks
+    with qkgeom.Monitor(model, every=1, keys=8, to=f"{folder}/rows-{ranks}.csv") as monitor:
         for first in range(rank, 6, ranks):
             model(documents(0)[first:first + 1])
         assert len(monitor.step()) == (8 if rank == 0 else 0)
         model(documents(0)[rank * share:(rank + 1) * share])
         monitor.step()
+        if rank != 1:  # a rank without a training call, and one of other lengths
+            model(documents(0, 2, 128 - rank))
+        assert len(monitor.step()) == (8 if rank == 0 else 0) and (not monitor.skipped or rank == 0 and ranks == 3)
     if ranks > 1:
         torch.distributed.destroy_process_group()
 
@@ -140,11 +240,11 @@ def check_ranks(folder):
     for ranks in (1, 2, 3):
         torch.multiprocessing.start_processes(on_rank, (ranks, str(folder)), ranks, start_method="spawn")
         tables.append(list(csv.DictReader((folder / f"rows-{ranks}.csv").open())))
-    assert len(tables[0]) == 16
+    assert len(tables[0]) == 24
     for table in tables:
         assert table[:8] == tables[0][:8], "the numbers depend on the number of ranks"
         # The model's own products over batches of other sizes may round otherwise: f32, as in tests/capture/forward.
-        for a, b in zip(tables[0][8:], table[8:], strict=True):
+        for a, b in zip(tables[0][8:16], table[8:16], strict=True):
             assert all(a[n] == b[n] or math.isclose(float(a[n]), float(b[n]), rel_tol=1e-4) for n in a), (a, b)
 
 
@@ -183,4 +283,6 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
         check_explosion(pathlib.Path(scratch))
         check_file(pathlib.Path(scratch))
+        check_training_alone(pathlib.Path(scratch))
+        check_trainer(pathlib.Path(scratch))
         check_ranks(pathlib.Path(scratch))

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Builds examples/python into this folder with pip, and checks it: arrays, calls, tables, figures and page, captures, the monitor, stubs.
+# Builds examples/python into this folder with pip, and checks it: arrays, processes, calls, tables, figures and page, captures, the
+# monitor, stubs; and its source distribution.
 # Needs python3 with numpy, pyarrow, nanobind, scikit-build-core and mypy:
 # $QKGEOM_PYTHON, the one that tests/run.sh makes in build/python, or the one on the path; skipped if there is none.
 # Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
@@ -14,7 +15,7 @@ fi
 
 command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$QKGEOM_SOURCE CCACHE_NOHASHDIR=1
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-2} PYTHONDONTWRITEBYTECODE=1
-rm -rf site with-device prefix copied tree apart
+rm -rf site with-device prefix copied tree apart whole brought alone
 cmake --install "$QKGEOM_BIN/.." --component qkgeom_library --prefix "$PWD/prefix" >install.log 2>&1 || { cat install.log; exit 1; }
 # -Og, as the tests are: there is little data. The bodies that are compiled already are linked.
 "$python" -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps --no-index --target "$PWD/site" \
@@ -34,7 +35,21 @@ configured() { # NAME FOLDER SENTENCE ARGUMENTS...: in $PWD/NAME; compiles a uni
 }
 cp -r "$QKGEOM_SOURCE/examples/python" copied
 configured apart copied "qkgeom: the installed package .* of $PWD/prefix" -DCMAKE_PREFIX_PATH="$PWD/prefix"
-configured tree "$QKGEOM_SOURCE/examples/python" "qkgeom: the sources around this folder"
+configured tree "$QKGEOM_SOURCE/examples/python" "qkgeom: the sources of $QKGEOM_SOURCE/"
+# A source distribution brings the sources along, with the license.
+mkdir -p whole/examples
+cp -r "$QKGEOM_SOURCE"/{CMakeLists.txt,LICENSE,.cmake,include} whole/
+cp -r "$QKGEOM_SOURCE"/examples/{common,report,python} whole/examples/
+(cd whole/examples/python && "$python" -c 'import scikit_build_core.build as b, sys; b.build_sdist(sys.argv[1])' "$OLDPWD/brought") >sdist.log 2>&1 &&
+  tar xzf brought/qkgeom-*.tar.gz -C brought && rm -r whole || { cat sdist.log; failures=$((failures + 1)); }
+configured alone "$(echo "$PWD"/brought/qkgeom-*/)" "qkgeom: the sources of $PWD/brought/qkgeom-.*/tree"
+cmp -s "$QKGEOM_SOURCE/LICENSE" site/qkgeom-*.dist-info/licenses/LICENSE || { echo "FAILED: the package has no LICENSE"; failures=$((failures + 1)); }
+# What is missing is said at once, with the packages that have it.
+rm -rf incomplete
+CXX=/nowhere/c++ cmake -S "$QKGEOM_SOURCE/examples/python" -B incomplete -DCMAKE_IGNORE_PREFIX_PATH=/usr -DPython_EXECUTABLE="$python" \
+  >incomplete.log 2>&1
+grep -q "sudo apt install g++ .*libeigen3-dev libboost-dev nlohmann-json3-dev libxtensor-dev" incomplete.log ||
+  { cat incomplete.log; echo "FAILED: a build without its packages does not list them"; failures=$((failures + 1)); }
 check() { # FILE ARGUMENTS...
   "$python" "$QKGEOM_SOURCE/tests/python/$1" "${@:2}" || { echo "FAILED: $1"; failures=$((failures + 1)); }
 }
@@ -48,6 +63,7 @@ for capture in "$golden/short-bf16.safetensors" "$golden/long-f32.safetensors" s
   "$QKGEOM_BIN/qkgeom" heads "$capture" --out "heads-$name" >/dev/null 2>heads.log || { cat heads.log; failures=$((failures + 1)); }
 done
 check arrays_check.py
+check processes_check.py
 check calls_check.py "$golden" .
 emulated=$QKGEOM_BIN/emulated_cuda/_qkgeom_cuda.so   # what a build with CUDA has beside the module, for a device of the host's
 if [[ -e $emulated ]]; then

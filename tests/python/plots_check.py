@@ -98,6 +98,9 @@ assert any(math.isclose(sum(y), 1, rel_tol=1e-9) for y in masses), "a query's at
 refused(ValueError, "head: layer 99", lambda: qkgeom.plot_plane(capture, 99, 0))
 refused(ValueError, "--softmax", lambda: qkgeom.plot_softmax_first(capture))
 refused(TypeError, "report must be", lambda: qkgeom.plot_profile("profile"))
+for call in (lambda: qkgeom.plot_plane(report, 0, 0), lambda: qkgeom.plot_loss(report)):
+    refused(TypeError, ["must be a Capture", "qkgeom.open", "not Report"], call)
+assert figure._repr_png_()[:4] == b"\x89PNG", "a notebook shows the figure without pyplot"
 assert "matplotlib.pyplot" not in sys.modules, "drawing changes no global state"
 
 # Curves and steps that this capture does not have, from data of the same form.

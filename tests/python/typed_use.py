@@ -6,6 +6,8 @@ import qkgeom
 
 report: qkgeom.Report = qkgeom.analyse(np.zeros((8, 4)), np.zeros((8, 4)), np.arange(8), covariance=["joint"])
 overall: float = report[0].summaries[0].overall.value
+classes: "list[str]" = [head.pca.head_class for head in report]
+pair: "list[qkgeom.HeadReport]" = report[0:2]
 axis: "np.ndarray" = report[0].rotation.drift_axis
 moments: qkgeom.Moments = qkgeom.accumulate(np.zeros((8, 4)), np.zeros((8, 4)), np.arange(8))
 models: "list[qkgeom.QueryModel]" = qkgeom.fit_queries(moments, covariance="joint")

@@ -78,6 +78,25 @@ bucket_edges edges_of(const buckets_argument& buckets, index_t length) {
   return uniform_buckets{std::get<index_t>(buckets)}.edges(length);
 }
 
+/// Notes positions past the context, and those that stand twice where all rows are of one document.
+void note_positions(model_report& report, vector_view<const std::int32_t> positions, bool one_document) {
+  std::vector<char> seen(static_cast<std::size_t>(report.context_length));
+  index_t past = 0, twice = -1;
+  for (const std::int32_t t : positions) {
+    if (t < 0 || t >= report.context_length)
+      ++past;
+    else if (std::exchange(seen[static_cast<std::size_t>(t)], 1) && twice < 0)
+      twice = t;
+  }
+  if (past > 0)
+    note_missing(report, std::to_string(past) + " of " + std::to_string(positions.size) +
+                             " queries stand past the context_length of " + std::to_string(report.context_length) +
+                             " tokens, in no query bucket");
+  if (one_document && twice >= 0)
+    note_missing(report, "position " + std::to_string(twice) +
+                             " stands twice, and all rows are taken as one document: documents tells them apart");
+}
+
 model_report analyse_arrays(nb::object q, nb::object k, nb::object positions, nb::object documents,
                             buckets_argument buckets, std::optional<index_t> context_length,
                             const covariance_argument& covariance, nb::object key_positions, nb::object key_documents,
@@ -103,6 +122,10 @@ model_report analyse_arrays(nb::object q, nb::object k, nb::object positions, nb
       [&](cpu_context& ctx, const auto& view) {
         return analyse_layer(ctx, view, names, report.buckets, report.context_length, options);
       });
+  note_positions(report, rows.positions.view(), documents.is_none());
+  note_pairs(report);
+  for (const auto& note : report.notes)
+    if (PyErr_WarnEx(PyExc_UserWarning, note.text.c_str(), 2) != 0) throw nb::python_error();
   return report;
 }
 
@@ -168,83 +191,6 @@ std::vector<plasticity_profile_result> profiles_of(const std::vector<query_model
   }
 }
 
-constexpr const char* damaged = "this pickle of moments is damaged";
-
-/// Numbers in a row as pickle takes them: bytes.
-template <class T>
-struct number_writer {
-  std::vector<T> all;
-  void operator()(const T& x) { all.push_back(x); }
-  void operator()(const std::vector<T>& x, std::int64_t) { all.insert(all.end(), x.begin(), x.end()); }
-  nb::bytes bytes() const { return nb::bytes(all.data(), all.size() * sizeof(T)); }
-};
-/// Reads what `number_writer` wrote. Throws `error` past the end.
-template <class T>
-struct number_reader {
-  nb::bytes bytes;
-  std::size_t at = 0;
-  void operator()(T& x) { read(&x, 1); }
-  void operator()(std::vector<T>& x, std::int64_t n) {
-    require(n >= 0 && static_cast<std::size_t>(n) <= bytes.size() / sizeof(T), damaged);
-    x.resize(static_cast<std::size_t>(n));
-    read(x.data(), x.size());
-  }
-
- private:
-  void read(T* to, std::size_t n) {
-    require(n <= bytes.size() / sizeof(T) && at <= bytes.size() / sizeof(T) - n, damaged);
-    std::memcpy(to, bytes.c_str() + at * sizeof(T), n * sizeof(T));
-    at += n;
-  }
-};
-
-/// Hands the numbers of `r` to a writer or a reader of integers and one of doubles.
-template <class Integers, class Doubles>
-void each_number(Integers& integers, Doubles& doubles, row_moments& r) {
-  std::int64_t d = r.dim(), full = r.has_full_scatter();
-  for (auto* x : {&r.count, &d, &full}) integers(*x);
-  require(d >= 0 && d < 1 << 20, damaged);
-  for (auto* x : {&r.mean_t, &r.tt}) doubles(*x);
-  doubles(r.mean, d);
-  doubles(r.xt, d);
-  doubles(r.xx, full ? d * d : d);
-}
-template <class Integers, class Doubles>
-void each_number(Integers& integers, Doubles& doubles, layer_moments& m) {
-  auto edges = m.buckets.edges();
-  std::int64_t version = 1, edge_count = std::ssize(edges), q = std::ssize(m.q), k = std::ssize(m.k);
-  integers(version);
-  require(version == 1, "this pickle of moments is of another version of qkgeom");
-  for (auto* x : {&edge_count, &q, &k}) integers(*x);
-  integers(edges, edge_count);
-  integers(m.key_of_query, q);
-  m.buckets = bucket_edges(edges);
-  for (const index_t h : m.key_of_query) require(h >= 0 && h < k, damaged);
-  for (auto [side, heads] : {std::pair(&m.q, q), std::pair(&m.k, k)})
-    for (std::int64_t h = 0; h < heads; ++h) {
-      if (h == std::ssize(*side)) side->emplace_back();
-      auto& head = (*side)[h];
-      each_number(integers, doubles, head.total);
-      head.bucket.resize(m.buckets.count());
-      for (auto& b : head.bucket) each_number(integers, doubles, b);
-    }
-}
-
-nb::tuple state_of(layer_moments m) {
-  number_writer<std::int64_t> integers;
-  number_writer<double> doubles;
-  each_number(integers, doubles, m);
-  return nb::make_tuple(integers.bytes(), doubles.bytes());
-}
-layer_moments moments_from(const nb::tuple& state) {
-  require(state.size() == 2, damaged);
-  number_reader<std::int64_t> integers{nb::cast<nb::bytes>(state[0])};
-  number_reader<double> doubles{nb::cast<nb::bytes>(state[1])};
-  layer_moments m;
-  each_number(integers, doubles, m);
-  return m;
-}
-
 void bind_moments(nb::module_& m) {
   const auto d_by_d = [](const row_moments& r) { return shape_type(r.has_full_scatter() ? 2 : 1, r.mean.size()); };
   record<row_moments>(m, "RowMoments", "Count, mean and sums of products about the means of rows x at positions t.")
@@ -262,17 +208,14 @@ void bind_moments(nb::module_& m) {
           "buckets", [](const layer_moments& x) { return x.buckets.edges(); }, "edges, tokens")
       .field("q", &layer_moments::q, "(query heads)")
       .field("k", &layer_moments::k, "(key heads)")
+      .kept(&layer_moments::buckets)
       .field("key_of_query", &layer_moments::key_of_query)
       .def(
           "merge", [](const layer_moments& a, const layer_moments& b) { return merge(a, b); }, nb::arg("other"),
           "Moments of the rows of both together. Raises ValueError unless heads and buckets fit.")
       .def(
           "__eq__", [](const layer_moments& a, const layer_moments& b) { return a == b; }, nb::is_operator(),
-          nb::sig("def __eq__(self, other: object, /) -> bool"))
-      .def("__getstate__", &state_of, nb::sig("def __getstate__(self) -> tuple[bytes, bytes]"))
-      .def(
-          "__setstate__", [](layer_moments& x, const nb::tuple& state) { new (&x) layer_moments(moments_from(state)); },
-          nb::sig("def __setstate__(self, state: tuple[bytes, bytes], /) -> None"));
+          nb::sig("def __eq__(self, other: object, /) -> bool"));
 }
 
 void bind_models(nb::module_& m) {
@@ -280,7 +223,12 @@ void bind_models(nb::module_& m) {
       .field("queries", &query_bucket::queries, "fewer than 2: no model")
       .field("tau", &query_bucket::tau, "query position, tokens")
       .array("mean", &query_bucket::mean, "(d) mean query at tau")
-      .array("variance", &query_bucket::variance, "(d)");
+      .array("variance", &query_bucket::variance, "(d)")
+      .kept(&query_bucket::root);
+  pickled_members<semidefinite_root> = {[](pickle& p, semidefinite_root& x) {
+    exchange(p, x.rank);
+    exchange(p, x.factor);
+  }};
   record<query_model>(m, "QueryModel", "Gaussian model of a head's queries per query bucket (4.9 to 4.12).")
       .field("covariance", [](const query_model& x) { return std::string(name_of(x.covariance)); })
       .field(
@@ -290,7 +238,8 @@ void bind_models(nb::module_& m) {
       .field("beta_pos", &query_model::beta_pos, "drift |beta| per token")
       .field("sigma2_pos", &query_model::sigma2_pos)
       .field("r2_pos", &query_model::r2_pos)
-      .field("bucket", &query_model::bucket);
+      .field("bucket", &query_model::bucket)
+      .kept(&query_model::covariance, &query_model::buckets);
   record<key_pair>(m, "KeyPair", "Argument of a pair's weight.")
       .field("i", &key_pair::i, "rank of the earlier key among the admitted keys")
       .field("j", &key_pair::j)

@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -75,8 +76,11 @@ inline any_array take_array(nb::handle x, const char* name, readable memory) {
   any_array a;
   if (nb::hasattr(x, "requires_grad") && nb::cast<bool>(x.attr("requires_grad")))
     fail(name, " is part of a graph of gradients: pass ", name, ".detach()");
+  require(class_name_of(x) != "MaskedArray", name, " is a masked array, whose mask is not read: pass ", name,
+          ".filled(...), or the rows that count");
   if (!nb::try_cast(x, a, false) || !a.is_valid()) {
     auto found = class_name_of(x);
+    if (found == "list" || found == "tuple") found += ": numpy.asarray makes one";
     if (nb::hasattr(x, "dtype")) found += " of dtype " + nb::cast<std::string>(nb::str(nb::object(x.attr("dtype"))));
     require_type(false, name, " must be an array of numbers (NumPy, PyTorch, JAX: the array protocol or DLPack), not ",
                  found);
@@ -109,7 +113,10 @@ struct array_rows {
             text_of(array));
     const auto d = array.ndim() - 1;
     require(array.shape(0) == 0 || array.shape(d) < 2 || array.stride(d) == 1, name,
-            " cannot be viewed: the numbers of a row must follow one another, but it has ", text_of(array));
+            " cannot be viewed: the numbers of a row must follow one another, as numpy.ascontiguousarray copies them, "
+            "but it "
+            "has ",
+            text_of(array));
   }
 
   index_t rows() const { return static_cast<index_t>(array.shape(0)); }
@@ -209,6 +216,23 @@ struct array_layer {
 
 /// Query buckets: a width in tokens, or ascending edges.
 using buckets_argument = std::variant<index_t, std::vector<index_t>>;
+
+/// Adds a note on results that are missing.
+inline void note_missing(model_report& report, const std::string& text) {
+  report.notes.push_back({"missing", text, ""});
+}
+/// Notes that no query bucket of any head has pairs of keys.
+inline void note_pairs(model_report& report) {
+  const auto has_pairs = [](const head_report& h) {
+    return h.profiles.empty() || std::any_of(h.profiles[0].buckets.begin(), h.profiles[0].buckets.end(),
+                                             [](const profile_bucket& b) { return b.pairs > 0; });
+  };
+  if (!report.heads.empty() && std::none_of(report.heads.begin(), report.heads.end(), has_pairs))
+    note_missing(report,
+                 "plasticity is NaN everywhere: it is over the keys before a query bucket, and no bucket with queries "
+                 "has two. Give smaller buckets (here " +
+                     std::to_string(report.buckets.count()) + "), or longer documents");
+}
 
 /// Query models: one, or several.
 using covariance_argument = std::variant<std::string, std::vector<std::string>>;

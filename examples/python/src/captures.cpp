@@ -30,7 +30,7 @@ model_report analyse_capture(const capture_set& source, std::optional<buckets_ar
     options.heads.push_back({layer, head});
   }
   const index_t total = analysed_heads(source.manifest(), options);
-  return run([&](cpu_context& ctx) {
+  auto report = run([&](cpu_context& ctx) {
     index_t done = 0;
     return analyse(ctx, source, options, [&](index_t n) {
       done += n;
@@ -44,6 +44,8 @@ model_report analyse_capture(const capture_set& source, std::optional<buckets_ar
       Py_DECREF(result);
     });
   });
+  note_pairs(report);
+  return report;
 }
 
 /// One side of a layer to be written, its rows packed.

@@ -3,6 +3,7 @@
 #include "qkgeom/core/error.hpp"
 
 NB_MODULE(_qkgeom, m) {
+  nanobind::set_leak_warnings(false);  // an exception that nobody caught holds results until the process ends
   m.doc() = "The compiled half of qkgeom";
   m.attr("__version__") = QKGEOM_VERSION;
   nanobind::exception<qkgeom::error>(m, "Error", PyExc_ValueError);

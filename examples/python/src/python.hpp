@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "pickle.hpp"
+
 namespace qkgeom::python {
 
 namespace nb = nanobind;
@@ -32,6 +34,13 @@ class record : public nb::class_<T> {
         "__repr__", [](nb::handle self) { return nb::module_::import_("qkgeom._show").attr("show")(self); },
         nb::sig("def __repr__(self) -> str"));
     this->attr("_fields") = nb::tuple();
+    bind_pickle<T>(*this);
+  }
+  /// Members of the record that pickles hold beside its fields.
+  template <class... Members>
+  record& kept(Members T::*... members) {
+    (pickled_members<T>.push_back([members](pickle& p, T& x) { exchange(p, x.*members); }), ...);
+    return *this;
   }
   template <class F>
   record& field(const char* name, F&& member, const char* doc = nullptr) {
@@ -44,7 +53,7 @@ class record : public nb::class_<T> {
   }
   template <class Shape>
   record& array(const char* name, std::vector<double> T::*values, Shape shape, const char* doc) {
-    named(name);
+    named(name).kept(values);
     this->def_prop_ro(
         name,
         [values, shape](nb::handle self) {
@@ -64,7 +73,7 @@ class record : public nb::class_<T> {
   template <class F, class... Doc>
   record& read(const char* name, F&& member, const Doc&... doc) {
     if constexpr (std::is_member_object_pointer_v<std::remove_cvref_t<F>>)
-      this->def_ro(name, member, doc...);
+      kept(member).def_ro(name, member, doc...);
     else
       this->def_prop_ro(name, std::forward<F>(member), doc...);
     return *this;

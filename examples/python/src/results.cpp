@@ -12,6 +12,15 @@ namespace {
 
 std::string text(std::string_view x) { return std::string(x); }
 
+/// Puts the name of a query model in place of a copy of it.
+void exchange_covariance(pickle& p, plasticity_profile_result& x) {
+  std::string name(x.covariance);
+  exchange(p, name);
+  x.covariance = "empirical";
+  for (const covariance_kind kind : all_covariance_kinds)
+    if (name == name_of(kind)) x.covariance = name_of(kind);
+}
+
 void bind_profiles(nb::module_& m) {
   record<estimate>(m, "Estimate", "A number and its standard error; NaN where there is none.")
       .field("value", &estimate::value)
@@ -51,6 +60,7 @@ void bind_profiles(nb::module_& m) {
       .field("buckets", &plasticity_profile_result::buckets)
       .field("heatmap", &plasticity_profile_result::heatmap)
       .field("model", &plasticity_profile_result::model, "fingerprint of the query model")
+      .kept(&plasticity_profile_result::documents_weigh_same)
       .def_prop_ro(
           "plasticity",
           [](const plasticity_profile_result& p) {
@@ -62,6 +72,7 @@ void bind_profiles(nb::module_& m) {
       .def(
           "summarize", [](const plasticity_profile_result& p, index_t length) { return summarize(p, length); },
           nb::arg("context_length"), "Means over the context of that many tokens and over its ends (4.4.5).");
+  pickled_members<plasticity_profile_result>.emplace_back(exchange_covariance);
 }
 
 void bind_geometry(nb::module_& m) {
@@ -80,7 +91,8 @@ void bind_geometry(nb::module_& m) {
       .field("q_linear_share", &pca_result::q_linear_share)
       .field("k_linear_share", &pca_result::k_linear_share)
       .field("q_component_share", &pca_result::q_component_share)
-      .field("k_component_share", &pca_result::k_component_share);
+      .field("k_component_share", &pca_result::k_component_share)
+      .kept(&pca_result::head_class);
   record<axis_projection>(m, "AxisProjection", "One side of a head, projected on the drift axis a.")
       .field("r", &axis_projection::r, "correlation with position")
       .field("alpha", &axis_projection::alpha, "slope per token")
@@ -151,6 +163,7 @@ void bind_reports(nb::module_& m) {
       .field("moment_tokens", &model_report::moment_tokens)
       .field("rope_stage", &model_report::rope_stage)
       .field("notes", &model_report::notes)
+      .kept(&model_report::buckets, &model_report::weighting)
       .def("__len__", [](const model_report& r) { return r.heads.size(); })
       .def(
           "__getitem__",
@@ -160,6 +173,12 @@ void bind_reports(nb::module_& m) {
             return r.heads[i < 0 ? i + n : i];
           },
           nb::rv_policy::reference_internal, nb::arg("index"))
+      .def(
+          "__getitem__", [](nb::handle self, const nb::slice& part) -> nb::object { return self.attr("heads")[part]; },
+          nb::sig("def __getitem__(self, index: slice) -> list[HeadReport]"), nb::arg("index"))
+      .def(
+          "__iter__", [](nb::handle self) { return nb::iter(self.attr("heads")); },
+          nb::sig("def __iter__(self) -> collections.abc.Iterator[HeadReport]"))
       .def(
           "head",
           [](const model_report& r, index_t layer, index_t head) -> const head_report& {
@@ -203,9 +222,32 @@ nb::list values_of(const table::column& c) {
   return values;
 }
 
+/// A pandas.DataFrame, with columns of the table's types.
+nb::object pandas_of(const table& t) {
+  const auto pandas = nb::module_::import_("pandas");
+  const auto name_of_type = [](const table::column& c) {
+    constexpr const char* always[] = {"", "bool", "int64", "float64", "str"};
+    constexpr const char* optional[] = {"", "boolean", "Int64", "float64", "str"};
+    return (c.may_be_missing ? optional : always)[c.kind];
+  };
+  nb::dict all;
+  for (const auto& c : t.columns())
+    all[c.name.c_str()] = pandas.attr("Series")(values_of(c), nb::arg("dtype") = name_of_type(c));
+  return pandas.attr("DataFrame")(all);
+}
+
 void bind_table(nb::module_& m) {
-  nb::class_<table>(m, "Table",
-                    "A table: pandas, polars, pyarrow and duckdb read it through __arrow_c_stream__; NaN is null.")
+  pickled_members<table> = {[](pickle& p, table& t) { exchange(p, t.columns()); }};
+  pickled_members<table::column> = {[](pickle& p, table::column& c) {
+    exchange(p, c.name);
+    exchange(p, c.kind);
+    exchange(p, c.may_be_missing);
+    exchange(p, c.cells);
+  }};
+  nb::class_<table> bound(
+      m, "Table", "A table: pandas, polars, pyarrow and duckdb read it through __arrow_c_stream__; NaN is null.");
+  bind_pickle(bound);
+  bound
       .def_prop_ro("columns",
                    [](const table& t) {
                      std::vector<std::string> names;
@@ -229,10 +271,8 @@ void bind_table(nb::module_& m) {
             return all;
           },
           nb::sig("def to_dict(self) -> dict[str, list[typing.Any]]"))
-      .def(
-          "to_pandas",
-          [](nb::handle self) { return nb::module_::import_("pandas").attr("DataFrame")(self.attr("to_dict")()); },
-          nb::sig("def to_pandas(self) -> typing.Any"), "A pandas.DataFrame; pandas is imported here alone.")
+      .def("to_pandas", &pandas_of, nb::sig("def to_pandas(self) -> typing.Any"),
+           "A pandas.DataFrame; pandas is imported here alone.")
       .def("__repr__",
            [](const table& t) {
              return "Table(" + std::to_string(t.rows()) + " rows x " + std::to_string(t.columns().size()) + " columns)";

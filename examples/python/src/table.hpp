@@ -49,30 +49,28 @@ class table {
   using cell = table_field;
   struct column {
     std::string name;
+    std::size_t kind = 3;  ///< index in `cell`; integers may stand among doubles
+    bool may_be_missing = false;
     std::vector<cell> cells{};
-    /// Index into `cell` of what the column holds; integers beside doubles count as these. 0: nulls alone.
-    std::size_t kind = 0;
   };
 
+  table() = default;
   explicit table(const qkgeom::table& from) {
-    for (const auto& c : from.columns) columns_.push_back({c.name});
+    for (const auto& c : from.columns) columns_.push_back({c.name, c.type, c.may_be_missing});
     from.rows([&](const std::vector<cell>& fields) {
       for (std::size_t i = 0; i < fields.size(); ++i) {
-        auto& c = columns_[i];
         const auto* number = std::get_if<double>(&fields[i]);
-        c.kind = std::max(c.kind, fields[i].index());
-        c.cells.push_back(number && std::isnan(*number) ? cell() : fields[i]);
+        columns_[i].cells.push_back(number && std::isnan(*number) ? cell() : fields[i]);
       }
-      ++rows_;
     });
   }
 
-  std::size_t rows() const { return rows_; }
+  std::size_t rows() const { return columns_.empty() ? 0 : columns_[0].cells.size(); }
   const std::vector<column>& columns() const { return columns_; }
+  std::vector<column>& columns() { return columns_; }
 
  private:
   std::vector<column> columns_;
-  std::size_t rows_ = 0;
 };
 
 namespace arrow {
@@ -157,7 +155,7 @@ struct stream_state {
 inline int get_schema(ArrowArrayStream* stream, ArrowSchema* out) {
   auto owned = std::make_unique<schema_owner>();
   for (const auto& c : static_cast<stream_state*>(stream->private_data)->rows.columns()) {
-    constexpr const char* formats[] = {"g", "b", "l", "g", "U"};
+    constexpr const char* formats[] = {"", "b", "l", "g", "U"};
     constexpr std::int64_t nullable = 2;
     const auto& name = owned->data.emplace_back(c.name);
     owned->add({.format = formats[c.kind], .name = name.c_str(), .flags = nullable});

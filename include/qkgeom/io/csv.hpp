@@ -128,9 +128,22 @@ table_field field_of(const T& x) {
     return std::string(x);
 }
 
-/// A column's name, and the meaning of its values with the unit.
+/// Returns the index in `table_field` of what a T becomes: `field_of` it, or the value of an estimate.
+template <class T>
+consteval std::size_t field_index() {
+  if constexpr (requires(T x) { x.has_value(); })
+    return field_index<typename T::value_type>();
+  else if constexpr (requires(T x) { x.error; } || std::is_same_v<T, double> || std::is_same_v<T, table_field>)
+    return 3;
+  else
+    return std::is_same_v<T, bool> ? 1 : std::integral<T> ? 2 : 4;
+}
+
+/// A column's name, the meaning of its values with the unit, and their type, whatever the values are.
 struct column_text {
   std::string name, meaning;
+  std::size_t type = 3;         ///< index in `table_field`; whole numbers may stand among numbers
+  bool may_be_missing = false;  ///< values are optional
 };
 
 /// A table: its columns, and its rows one by one.
@@ -149,7 +162,8 @@ class table_columns {
   template <class Value>
   table_columns& add(const std::string& name, std::string meaning, Value value) {
     using result = std::decay_t<std::invoke_result_t<Value, const Row&>>;
-    columns_.push_back({name, std::move(meaning)});
+    constexpr bool may_be_missing = requires(result e) { e.has_value(); };
+    columns_.push_back({name, std::move(meaning), field_index<result>(), may_be_missing});
     if constexpr (requires(result e) { e.error; })
       columns_.push_back({name + "_error", "standard error of " + name + " over documents"});
     if constexpr (requires(result e) { e.head_error; })

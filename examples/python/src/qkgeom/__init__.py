@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib
 import typing
 
-from ._captures import Capture, open
+from . import _calls  # noqa: F401: before the functions are imported
+from ._captures import Capture, open as open
 from ._qkgeom import (
     AxisProjection, Error, Estimate, Heatmap, HeadReport, KeyPair, Moments, Note, Pca, PositionBias, Profile, ProfileBucket,
     ProfileSummary, QueryBucket, QueryModel, Report, Rotation, RowMoments, SideMoments, Table, accumulate, analyse, draw_tokens,
@@ -25,19 +26,32 @@ if typing.TYPE_CHECKING:
     )
     from ._transformers import capture
 
+# torch is imported where a model is captured, the figures where they are drawn, neither with the package.
+_LATER = {"capture": "_transformers", "Monitor": "_monitor"} | dict.fromkeys((
+    "plot_bias_histogram", "plot_bias_in_sd_map", "plot_bias_map", "plot_heatmap", "plot_loss", "plot_plane", "plot_plasticity_map",
+    "plot_profile", "plot_qk_map", "plot_qk_scatter", "plot_softmax_distance", "plot_softmax_entropy", "plot_softmax_first",
+), "_plots")
+
+# `from qkgeom import *` leaves Python's own open as it is, and imports no torch.
 __all__ = [
-    "AxisProjection", "Capture", "Error", "Estimate", "Heatmap", "HeadReport", "KeyPair", "Moments", "Monitor", "Note", "Pca",
-    "PositionBias", "Profile", "ProfileBucket", "ProfileSummary", "QueryBucket", "QueryModel", "Report", "Rotation",
-    "RowMoments", "SideMoments", "Table", "__version__", "accumulate", "analyse", "capture", "draw_tokens", "fit_queries",
-    "open", "pca", "planar_rotation", "plasticity_profile", "plot_bias_histogram", "plot_bias_in_sd_map", "plot_bias_map",
-    "plot_heatmap", "plot_loss", "plot_plane", "plot_plasticity_map", "plot_profile", "plot_qk_map", "plot_qk_scatter",
-    "plot_softmax_distance", "plot_softmax_entropy", "plot_softmax_first", "set_threads", "summarize",
+    "AxisProjection", "Capture", "Error", "Estimate", "Heatmap", "HeadReport", "KeyPair", "Moments", "Note", "Pca", "PositionBias",
+    "Profile", "ProfileBucket", "ProfileSummary", "QueryBucket", "QueryModel", "Report", "Rotation", "RowMoments", "SideMoments",
+    "Table", "__version__", "accumulate", "analyse", "draw_tokens", "fit_queries", "pca", "planar_rotation", "plasticity_profile",
+    "set_threads", "summarize",
 ]
+__all__ += [name for name in _LATER if name.startswith("plot_")]
 
 
 def __getattr__(name: str) -> typing.Any:
-    # torch is imported where a model is captured, the figures where they are drawn, neither with the package.
-    module = {"capture": "_transformers", "Monitor": "_monitor"}.get(name, "_plots" if name.startswith("plot_") else "")
-    if name not in __all__ or not module:
+    if name not in _LATER:
         raise AttributeError(f"module 'qkgeom' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    try:
+        return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+    except ModuleNotFoundError as why:
+        if why.name != "torch":
+            raise
+        raise ImportError(f"qkgeom.{name} needs PyTorch and transformers: pip install torch 'transformers>=5'", name=name) from why
+
+
+def __dir__() -> list[str]:
+    return sorted({"open", *__all__, *_LATER})

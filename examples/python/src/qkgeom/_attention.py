@@ -2,27 +2,63 @@
 """Queries and keys of a transformers model, handed to an observer where its own attention takes them."""
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import sys
 import typing
 
 import torch
-
-Observer = typing.Callable[[torch.nn.Module, torch.Tensor, torch.Tensor, "dict[str, typing.Any]"], None]
 
 
 class Unsupported(ValueError):
     """A model or a call that cannot be captured."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Document:
+    """Where a document lies in a call: a row of the batch, its columns there, and the position of its first token."""
+
+    row: int
+    first: int
+    tokens: int
+    start: int
+
+    @property
+    def end(self) -> int:
+        """One past the last position."""
+        return self.start + self.tokens
+
+    def rows_of(self, x: torch.Tensor) -> torch.Tensor:
+        """The document's rows (heads, tokens, d) of x (batch, heads, tokens, d)."""
+        return x[self.row][:, self.first:self.first + self.tokens]
+
+
+class Observer(typing.Protocol):
+    """Takes what a model's calls give. `_end` follows where the call's forward ended, and nothing where it failed."""
+
+    def _begin(self, read: typing.Callable[[], list[Document]]) -> None: ...
+
+    def _take(self, module: torch.nn.Module, q: torch.Tensor, k: torch.Tensor, options: dict[str, typing.Any]) -> None: ...
+
+    def _end(self) -> None: ...
+
+    def _refuse(self, why: Exception) -> None:
+        """Takes what `_begin`, `_take` or the call itself raised: raises it, or returns, and the call is left out."""
+
+
 class observed_attention:
-    """While entered, `observer(module, q, k, options)` is called in each attention layer before the model's own attention
+    """While entered, `observer._take(module, q, k, options)` is called in each attention layer before the model's own attention
     runs: q (batch, query heads, tokens, d) and k (batch, key heads, tokens, d) after the rotary embedding."""
 
-    def __init__(self, model: torch.nn.Module, observer: Observer, begin: typing.Callable[[int, int], None]) -> None:
-        self._model, self._observer, self._begin = model, observer, begin
+    def __init__(self, model: torch.nn.Module, observer: Observer) -> None:
+        self._model, self._observer = model, observer
         self._name = f"qkgeom_{id(self):x}"
         self._inner = ""
-        self._hook: typing.Any = None
+        self._hooks: list[typing.Any] = []
+        self._call: set[int] | None = None  # layers that the running call has given; None: it is left out
+        self._running = False
+        self.layers: set[int] = set()
+        """Layers whose attention ran."""
 
     def __enter__(self) -> None:
         from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
@@ -32,14 +68,14 @@ class observed_attention:
         if hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None:
             raise Unsupported("model is compiled (torch.compile), and a compiled graph does not call the observer: pass the "
                               "model itself")
-        inner = getattr(getattr(model, "config", None), "_attn_implementation", None)
+        if not (hasattr(model, "set_attn_implementation") and hasattr(getattr(model, "config", None), "_attn_implementation")):
+            raise Unsupported(f"model must be a model of transformers (a PreTrainedModel), not {type(model).__name__}")
+        inner = model.config._attn_implementation
+        if str(inner).startswith("qkgeom_"):
+            raise Unsupported("model is observed by another capture or Monitor already: one at a time")
         if inner not in ("sdpa", "eager"):
             raise Unsupported(f"model runs the attention {inner!r}; set_attn_implementation('sdpa') or 'eager' gives one that "
                               "can be observed")
-        checkpointing = ("is_activation_checkpointing" if hasattr(type(model), "is_activation_checkpointing")
-                         else "is_gradient_checkpointing")
-        if getattr(model, checkpointing, False) and model.training:
-            raise Unsupported("model checkpoints gradients, which runs each attention twice: gradient_checkpointing_disable()")
         self._inner = inner
         # Without its mask function the mask of a registered attention is None, and an eager model no longer causal.
         ALL_ATTENTION_FUNCTIONS.register(self._name, self._attend)
@@ -48,10 +84,12 @@ class observed_attention:
         if model.config._attn_implementation != self._name:
             self._unregister()
             raise Unsupported(f"{type(model).__name__} does not call its attention through transformers' attention interface")
-        self._hook = model.register_forward_pre_hook(self._before, with_kwargs=True)
+        self._hooks = [model.register_forward_pre_hook(self._before, with_kwargs=True),
+                       model.register_forward_hook(self._after, always_call=True)]
 
     def __exit__(self, *_: object) -> None:
-        self._hook.remove()
+        for hook in self._hooks:
+            hook.remove()
         typing.cast(typing.Any, self._model).set_attn_implementation(self._inner)
         self._unregister()
 
@@ -63,34 +101,96 @@ class observed_attention:
         AttentionMaskInterface._global_mapping.pop(self._name, None)
 
     def _before(self, _: torch.nn.Module, args: tuple[typing.Any, ...], kwargs: dict[str, typing.Any]) -> None:
-        ids = kwargs.get("input_ids")
-        ids = ids if ids is not None else kwargs.get("inputs_embeds")
-        ids = ids if ids is not None else (args[0] if args else None)
-        if ids is None:
-            raise Unsupported("model was called without input_ids")
-        mask = kwargs.get("attention_mask")
-        if isinstance(mask, torch.Tensor) and not bool((mask != 0).all()):
-            raise Unsupported("attention_mask leaves tokens out: pass documents of one length, or one at a time")
-        if kwargs.get("position_ids") is not None:
-            raise Unsupported("position_ids: documents begin at position 0 here, leave them out")
-        self._begin(int(ids.shape[0]), int(ids.shape[1]))
+        self._running, self._call = True, None
+        try:
+            self._observer._begin(lambda: _documents_of(self._model, args, kwargs))
+            self._call = set()
+        except Exception as why:
+            self._observer._refuse(why)
+
+    def _after(self, _: torch.nn.Module, args: object, result: object) -> None:
+        ended = result is not None and self._call is not None  # a forward that raised has no result
+        self._running, self._call = False, None
+        if ended:
+            self._observer._end()
+
+    def _observe(self, module: torch.nn.Module, q: torch.Tensor, k: torch.Tensor, options: dict[str, typing.Any]) -> None:
+        if torch._C._current_graph_task_id() >= 0:  # within backward: checkpointing runs again what was seen
+            return
+        layer = layer_of(module)
+        self.layers.add(layer)
+        if not self._running:
+            raise Unsupported(f"a part of {type(self._model).__name__} was called: call the model itself")
+        if self._call is None:
+            return
+        if not getattr(module, "is_causal", True):
+            raise Unsupported(f"{type(module).__name__} is not causal")
+        if q.shape[2] != k.shape[2]:
+            raise Unsupported(f"{q.shape[2]} queries meet {k.shape[2]} keys: give whole documents, without a cache")
+        if layer in self._call:
+            raise Unsupported(f"layer {layer} ran twice in a call of the model: which of its rows are the document's is not known")
+        self._call.add(layer)
+        with torch.no_grad():
+            self._observer._take(module, q.detach(), k.detach(), options)
 
     def _attend(self, module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
                 attention_mask: torch.Tensor | None, **options: typing.Any) -> typing.Any:
         from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-        if not getattr(module, "is_causal", True):
-            raise Unsupported(f"{type(module).__name__} is not causal")
-        if query.shape[2] != key.shape[2]:
-            raise Unsupported(f"{query.shape[2]} queries meet {key.shape[2]} keys: give whole documents, without a cache")
-        with torch.no_grad():
-            self._observer(module, query.detach(), key.detach(), options)
+        try:
+            self._observe(module, query, key, options)
+        except Exception as why:
+            self._call = None
+            self._observer._refuse(why)
         if self._inner == "eager":
             own = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
             if own is None:
                 raise Unsupported(f"{type(module).__name__} has no eager_attention_forward")
             return own(module, query, key, value, attention_mask, **options)
         return ALL_ATTENTION_FUNCTIONS[self._inner](module, query, key, value, attention_mask, **options)
+
+
+def _documents_of(model: torch.nn.Module, args: tuple[typing.Any, ...], kwargs: dict[str, typing.Any]) -> list[Document]:
+    """The documents of a call, a row of the batch each. Padding, by an attention_mask of ones and zeros, belongs to none;
+    positions are position_ids, or else columns of the batch, as the model itself counts."""
+    given: dict[str, typing.Any] = {}
+    signature = inspect.signature(model.forward)
+    for name, value in signature.bind_partial(*args, **kwargs).arguments.items():
+        kind = signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            raise Unsupported(f"{type(model).__name__} takes arguments without names: pass input_ids and what follows by name")
+        given.update(value if kind is inspect.Parameter.VAR_KEYWORD else {name: value})
+    ids = given.get("input_ids")
+    ids = given.get("inputs_embeds") if ids is None else ids
+    if ids is None:
+        raise Unsupported("model was called without input_ids")
+    if any(hasattr(x, "get_seq_length") and x.get_seq_length() > 0 for x in given.values()):  # a cache that is filled
+        raise Unsupported("a decoding step of generate() is no whole document: capture the prompt alone by "
+                          "generate(max_new_tokens=1), or the finished text by model(ids)")
+    shape = tuple(ids.shape[:2])
+    mask, positions = given.get("attention_mask"), given.get("position_ids")
+    kept = torch.ones(shape, dtype=torch.bool)
+    if mask is not None:
+        if tuple(getattr(mask, "shape", ())) != shape:
+            raise Unsupported(f"attention_mask must hold a one or a zero for each of {shape[0]} x {shape[1]} tokens: other masks "
+                              "change what a query sees")
+        kept = mask.cpu() != 0
+    if positions is None:
+        positions = torch.arange(shape[1])[None]
+    if tuple(positions.shape) not in (shape, (1, shape[1])):
+        raise Unsupported(f"position_ids must hold a position for each of {shape[0]} x {shape[1]} tokens")
+    positions = positions.cpu().expand(shape)
+    documents = []
+    for row in range(shape[0]):
+        columns = kept[row].nonzero()[:, 0]
+        if not len(columns) or int(columns[-1] - columns[0]) + 1 != len(columns):
+            raise Unsupported("attention_mask must keep one run of tokens of each document, as padding at its ends does")
+        own = positions[row][columns]
+        if int(own[0]) < 0 or bool((own.diff() != 1).any()):
+            raise Unsupported("position_ids must count up by one from 0 or more within a row of the batch: give each packed document a "
+                              "row of its own")
+        documents.append(Document(row, int(columns[0]), len(columns), int(own[0])))
+    return documents
 
 
 def window_of(module: torch.nn.Module, options: dict[str, typing.Any]) -> int | None:

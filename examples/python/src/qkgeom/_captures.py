@@ -6,11 +6,12 @@ import json
 import os
 import pathlib
 import typing
+import warnings
 
 import numpy as np
 
 from . import _qkgeom
-from ._qkgeom import Report, Table
+from ._qkgeom import Error, Report, Table
 
 Path = typing.Union[str, "os.PathLike[str]"]
 
@@ -23,6 +24,17 @@ class Capture:
         self._set = _qkgeom.open_captures(paths)
         self._options = options
         self._report: Report | None = None
+
+    def __getstate__(self) -> dict[str, typing.Any]:
+        gone = [p for p in self._paths if not os.path.exists(p)]
+        if gone:
+            raise ValueError(f"{gone[0]} is gone, which a pickle of this capture names: cap.write(folder) keeps one, and "
+                             "qkgeom.open(folder) reads it")
+        return {"paths": self._paths, "options": self._options | {"progress": None}, "report": self._report}
+
+    def __setstate__(self, state: dict[str, typing.Any]) -> None:
+        self.__init__(state["paths"], state["options"])  # type: ignore[misc]
+        self._report = state["report"]
 
     def __repr__(self) -> str:
         return f"Capture(model={self.model!r}, context_length={self.context_length}, layers={self.layers})"
@@ -46,13 +58,15 @@ class Capture:
         return typing.cast("dict[str, typing.Any]", json.loads(self._set.manifest_json))
 
     def report(self, path: Path | None = None) -> Report:
-        """The analysis of all heads, as `qkgeom heads` runs it.
+        """The analysis of all heads, as `qkgeom heads` runs it. Its notes are Python warnings too.
 
         path: a folder that its tables are written to; or a file *.html for the page of `qkgeom report`, with the tables
         and the figures (SVG, drawn by matplotlib) beside it.
         """
         if self._report is None:
             self._report = _analyse(self._set, self._options)
+            for note in self._report.notes:
+                warnings.warn(note.text, stacklevel=2)
         if path is not None and os.fspath(path).endswith(".html"):
             self._write_page(pathlib.Path(path), self._report)
         elif path is not None:
@@ -125,6 +139,10 @@ def open(  # noqa: A001: as in gzip.open
     Raises ValueError naming the file and what is wrong with it.
     """
     paths = path if isinstance(path, list) else [path]
+    for p in paths:
+        if not os.path.exists(p):
+            raise Error(f"{os.fspath(p)} is no file or folder: open reads captures, which qkgeom.capture(model) and the program "
+                        "qkgeom capture write")
     models = [covariance] if isinstance(covariance, str) else list(covariance)
     return Capture([os.fspath(p) for p in paths], {
         "buckets": buckets, "covariance": models, "pairs": pairs, "sampled_pairs": sampled_pairs, "seed": seed,

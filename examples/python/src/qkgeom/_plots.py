@@ -31,7 +31,7 @@ _STYLE: dict[str, typing.Any] = {
 
 def _frame(f: Data, width: float, height: float) -> Figure:
     """A figure of that many inches with title and subtitle at its upper left; axes keep below them."""
-    from matplotlib.figure import Figure
+    from ._figure import Figure
 
     lines = textwrap.wrap(f["subtitle"], int(width * 14.5))
     title = textwrap.wrap(f["title"], int(width * 10)) or [""]
@@ -261,6 +261,14 @@ def require_programs() -> None:
                            "and the page: pip install ./examples/python within them")
 
 
+def _rows(of: object, name: str) -> _qkgeom.CaptureSet:
+    """The rows of a capture. Raises TypeError unless it is one."""
+    if not isinstance(of, Capture):
+        raise TypeError(f"plot_{name} draws what a capture holds: capture must be a Capture, of qkgeom.open or cap.open(), not "
+                        f"{type(of).__name__}")
+    return of._set
+
+
 def _report(of: Report | Capture) -> Report:
     require_programs()
     if isinstance(of, Capture):
@@ -294,8 +302,8 @@ def _of_heads(name: str, words: str) -> FigureOfHeads:
 
 def _of_capture(name: str, option: str, words: str) -> FigureOfCapture:
     def plot(capture: Capture) -> Figure:
-        report = _report(capture)
-        found = dict(_qkgeom.statistics_figures(capture._set, report))
+        rows, report = _rows(capture, name), _report(capture)
+        found = dict(_qkgeom.statistics_figures(rows, report))
         if name not in found:
             raise ValueError(f"this capture holds no {name}: qkgeom capture takes it with {option}")
         return draw(found[name])
@@ -322,8 +330,8 @@ plot_loss = _of_capture("loss", "--loss", "Loss of the next token along the cont
 
 def plot_plane(capture: Capture, layer: int, head: int) -> Figure:
     """Queries and keys of a head in the plane of drift a and separation b (4.3.2), coloured by position."""
-    report = _report(capture)
-    return draw(_qkgeom.plane(capture._set, report, layer, head))
+    rows, report = _rows(capture, "plane"), _report(capture)
+    return draw(_qkgeom.plane(rows, report, layer, head))
 
 
 def figures_of(capture: Capture) -> list[tuple[str, Figure]]:

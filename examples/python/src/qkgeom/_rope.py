@@ -45,7 +45,7 @@ def scaling_of(model: torch.nn.Module, config: typing.Any, attention: torch.nn.M
     if kind == "longrope":
         fields["longrope"] = {"context": original, "short": _floats(_longrope(config, original)[0]),
                               "long": _floats(_longrope(config, original + 1)[0])}
-    if kind == "dynamic" and context <= longest:
+    if kind == "dynamic" and context <= longest and not rope.get("alpha"):  # Hunyuan's alpha acts at any length
         fields["rope_scaling_from"] = longest
     if kind in ("linear", "dynamic"):
         longest = max(longest, int(longest * rope["factor"]))
@@ -61,8 +61,10 @@ def scaling_of(model: torch.nn.Module, config: typing.Any, attention: torch.nn.M
     return fields
 
 
-def rotates(config: typing.Any, layer: int) -> bool:
-    """Whether a layer turns its rows at all (else NoPE)."""
+def rotates(model: torch.nn.Module, config: typing.Any, layer: int) -> bool:
+    """Whether a layer has a rotary embedding (else NoPE)."""
+    if not any(_is_embedding(m) for m in model.modules()):
+        return False
     marked = getattr(config, "no_rope_layers", None)  # 0: a layer without
     if marked:
         return bool(marked[layer])
@@ -71,11 +73,12 @@ def rotates(config: typing.Any, layer: int) -> bool:
     return True
 
 
+def _is_embedding(module: torch.nn.Module) -> bool:
+    return type(module).__name__.endswith("RotaryEmbedding")
+
+
 def _embedding_of(model: torch.nn.Module, config: typing.Any) -> typing.Any:
-    for module in model.modules():
-        if type(module).__name__.endswith("RotaryEmbedding") and getattr(module, "config", None) is config:
-            return module
-    return None
+    return next((m for m in model.modules() if _is_embedding(m) and getattr(m, "config", None) is config), None)
 
 
 def _main_type(embedding: typing.Any) -> str | None:
@@ -114,12 +117,14 @@ def _floats(x: torch.Tensor) -> list[float]:
 def _interleaved(attention: torch.nn.Module) -> bool | None:
     """Whether channels 2j and 2j + 1 turn together, rather than j and j + rotary_dim / 2; None if the model does not say."""
     module = sys.modules[type(attention).__module__]
-    rotate, apply = getattr(module, "rotate_half", None), getattr(module, "apply_rotary_emb", None)
+    rotate, complex_, halves = (getattr(module, n, None) for n in ("rotate_half", "apply_rotary_emb", "_apply_rotary_emb"))
     if rotate is not None:
         rotated = rotate(torch.arange(4.0)).tolist()
-    elif apply is not None:  # Llama 4 multiplies complex numbers, here by i
+    elif complex_ is not None:  # Llama 4 multiplies complex numbers, here by i
         row = torch.arange(4.0).view(1, 1, 1, 4)
-        rotated = apply(row, row, torch.full((1, 1, 2), 1j))[0].flatten().tolist()
+        rotated = complex_(row, row, torch.full((1, 1, 2), 1j))[0].flatten().tolist()
+    elif halves is not None:  # GPT-OSS, here by a quarter turn
+        rotated = halves(torch.arange(4.0), torch.zeros(2), torch.ones(2)).tolist()
     else:
         return None
     return {(-1.0, 0.0, -3.0, 2.0): True, (-2.0, -3.0, 0.0, 1.0): False}.get(typing.cast(typing.Any, tuple(rotated)))

@@ -7,12 +7,13 @@ import os
 import pathlib
 import tempfile
 import typing
+import warnings
 
 import numpy as np
 import torch
 
 from . import _qkgeom
-from ._attention import Unsupported, chunk_of, layer_of, observed_attention, window_of
+from ._attention import Document, Unsupported, chunk_of, layer_of, observed_attention, window_of
 from ._captures import Capture, Path, open
 from ._qkgeom import Moments, accumulate, draw_tokens
 from ._rope import own_rope_of, rope_of, rotates, scaling_of
@@ -34,12 +35,19 @@ class _Layer:
         self.heads, self.key_heads, self.head_dim = q.shape[1], k.shape[1], q.shape[3]
         # Rows of each side per document, with their positions and the document's number.
         self.kept: dict[str, list[tuple[torch.Tensor, np.ndarray[typing.Any, typing.Any], int]]] = {"q": [], "k": []}
+        self.moments: Moments | None = None
+
+    def add(self, moments: Moments | None) -> None:
+        self.moments = moments if self.moments is None or moments is None else self.moments.merge(moments)
 
 
 class capture:
     """Captures a transformers model while it is called: `with qkgeom.capture(model) as cap: model(ids)`.
 
-    Each row of a batch is a document. The model's own attention runs, so that its outputs do not change by a bit.
+    Each row of a batch is a document. Tokens that an attention_mask of ones and zeros pads it with are left out; positions are
+    position_ids where they are given, else columns of the batch, as the model counts them. The model's own attention runs, so
+    that its outputs do not change by a bit. Rows are kept of calls that end; what gradient checkpointing runs again is not
+    taken again, and generate() gives its prompt, after which its decoding steps are refused.
     heads: "all", or (layer, head) pairs. rate: tokens kept of bucket_size, drawn as `qkgeom capture` draws them (4.1.2),
     with `seed`. keep: "samples", "moments" (of every token, mergeable), or "both". max_length: the context length L in
     tokens that is written; None: the longest document's.
@@ -58,55 +66,83 @@ class capture:
         if isinstance(heads, str) and heads != "all":
             raise ValueError(f"heads must be 'all' or (layer, head) pairs, not {heads!r}")
         self._rate, self._bucket_size, self._max_length, self._name = rate, bucket_size, max_length, name
-        self._first = 0
+        if self._heads is not None and any(h < 0 for _, h in self._heads):
+            raise ValueError(f"heads must be (layer, head) pairs counted from 0, not {heads!r}")
         self._layers: dict[int, _Layer] = {}
-        self._tokens: list[int] = []
-        self._observed = observed_attention(model, self._take, self._begin)
-        self.moments: dict[int, Moments] = {}
-        """Moments of every token, by layer."""
+        self._documents: list[Document] = []
+        self._call: tuple[list[Document], dict[int, _Layer]] = ([], {})  # of the call that runs
+        self._observed = observed_attention(model, self)
 
     def __enter__(self) -> capture:
         self._observed.__enter__()
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self._observed.__exit__(*error)
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._observed.__exit__()
+        if kind is not None or not self._documents:
+            return
+        seen = self._observed.layers
+        missing = sorted({layer for layer, _ in self._heads or ()} - seen)
+        if not seen:
+            raise Unsupported(f"{type(self._model).__name__} was called, and no attention of it went through transformers' attention "
+                              "interface, where rows are taken")
+        if missing:
+            raise Unsupported(f"heads names layer {missing[0]}, and attention ran in layers {sorted(seen)}")
+        if not self._layers:
+            raise Unsupported("every layer attends within chunks that are shorter than the documents")
 
-    def _begin(self, documents: int, tokens: int) -> None:
-        if self._max_length is not None and tokens > self._max_length:
-            raise ValueError(f"max_length is {self._max_length} tokens, but a document has {tokens}")
-        self._first = len(self._tokens)
-        self._tokens += [tokens] * documents
+    def _begin(self, read: typing.Callable[[], list[Document]]) -> None:
+        documents = read()
+        longest = max(d.end for d in documents)
+        if self._max_length is not None and longest > self._max_length:
+            raise ValueError(f"max_length is {self._max_length} tokens, but a document has {longest}")
+        if self._keep != "samples" and self._max_length is None and self._documents and longest != self._context():
+            raise ValueError(f"documents of {longest} tokens follow some of {self._context()}, and moments merge over one context "
+                             "length: give max_length")
+        self._call = (documents, {})
+
+    def _context(self) -> int:
+        return self._max_length or max(d.end for d in self._documents)
+
+    def _refuse(self, why: Exception) -> None:
+        raise why
+
+    def _end(self) -> None:
+        documents, layers = self._call
+        for number, new in layers.items():
+            layer = self._layers.setdefault(number, new)
+            if layer is not new:
+                layer.add(new.moments)
+                for side, rows in new.kept.items():
+                    layer.kept[side] += rows
+        self._documents += documents
 
     def _take(self, module: torch.nn.Module, q: torch.Tensor, k: torch.Tensor, options: dict[str, typing.Any]) -> None:
         number = layer_of(module)
         if self._heads is not None and not any(layer == number for layer, _ in self._heads):
             return
-        layer = self._layers.get(number)
+        documents, layers = self._call
         chunk = chunk_of(module)
         if chunk is not None and chunk < (self._max_length or q.shape[2]):
-            if layer is None and self._heads is None:
+            if number not in self._layers and self._heads is None:
                 return
             raise Unsupported(f"layer {number} attends within chunks of {chunk} tokens, which analyses do not know: give documents "
                               f"of up to {chunk} tokens, or heads of other layers")
-        if layer is None:
-            layer = self._layers[number] = _Layer(module, q, k, options)
-        tokens = q.shape[2]
-        for b in range(q.shape[0]):
-            document = self._first + b
+        layer = layers[number] = _Layer(module, q, k, options)
+        for index, document in enumerate(documents, len(self._documents)):
             if self._keep != "moments":
                 for side, x in (("q", q), ("k", k)):
                     drawn_as = "q" if self._same else side
-                    kept = draw_tokens("uniform", self._bucket_size, self._rate, 0, tokens, self._seed, document, number, drawn_as)
-                    at = torch.from_numpy(np.array(kept, dtype=np.int64)).to(x.device)
-                    rows = x[b][self._chosen(number, side, layer)].index_select(1, at).transpose(0, 1)
-                    layer.kept[side].append((rows.contiguous().cpu(), kept, document))
+                    drawn = np.array(draw_tokens("uniform", self._bucket_size, self._rate, 0, document.end, self._seed, index, number,
+                                                 drawn_as), dtype=np.int64)
+                    kept = drawn[drawn >= document.start]
+                    at = torch.from_numpy(kept - document.start).to(x.device)
+                    rows = document.rows_of(x)[self._chosen(number, side, layer)].index_select(1, at).transpose(0, 1)
+                    layer.kept[side].append((rows.contiguous().cpu(), kept, index))
             if self._keep != "samples":
-                position = torch.arange(tokens, dtype=torch.int32)
-                more = accumulate(q[b].transpose(0, 1).cpu(), k[b].transpose(0, 1).cpu(), position, buckets=self._bucket_size,
-                                  context_length=self._max_length)
-                before = self.moments.get(number)
-                self.moments[number] = more if before is None else before.merge(more)
+                position = torch.arange(document.start, document.end, dtype=torch.int32)
+                layer.add(accumulate(document.rows_of(q).transpose(0, 1).cpu(), document.rows_of(k).transpose(0, 1).cpu(), position,
+                                     buckets=self._bucket_size, context_length=self._max_length or max(d.end for d in documents)))
 
     def _chosen(self, number: int, side: str, layer: _Layer) -> list[int]:
         """The heads of a side that are kept, by their numbers in the model."""
@@ -125,13 +161,28 @@ class capture:
     @property
     def tokens(self) -> list[int]:
         """Tokens of each document."""
-        return list(self._tokens)
+        return [d.tokens for d in self._documents]
 
-    def _manifest(self) -> dict[str, typing.Any]:
+    @property
+    def moments(self) -> dict[int, Moments]:
+        """Moments of every token, by layer."""
+        return {n: x.moments for n, x in self._layers.items() if x.moments is not None}
+
+    def _written(self) -> dict[int, _Layer]:
+        """The layers that a capture holds: heads of one shape, that of full attention where it differs (Gemma 4)."""
+        layers = dict(sorted(self._layers.items()))
+        like = next((x for x in layers.values() if x.window is None), next(iter(layers.values())))
+        written = {n: x for n, x in layers.items() if (x.heads, x.key_heads, x.head_dim) == (like.heads, like.key_heads, like.head_dim)}
+        if len(written) < len(layers):
+            warnings.warn(f"layers {sorted(layers.keys() - written.keys())} are left out: their heads have another shape than those of "
+                          f"layers {list(written)}, and a capture holds one", stacklevel=3)
+        return written
+
+    def _manifest(self, layers: dict[int, _Layer]) -> dict[str, typing.Any]:
         whole: typing.Any = typing.cast(typing.Any, self._model).config
         config = whole.get_text_config() if hasattr(whole, "get_text_config") else whole
-        first = self._layers[self.layers[0]]
-        length = self._max_length or max(self._tokens)
+        first = next(iter(layers.values()))
+        length = self._context()
         manifest: dict[str, typing.Any] = {
             "format": "qkgeom-capture", "version": 1, "rope_stage": "post", "seed": self._seed,
             "written_by": f"qkgeom {__version__} (Python)",
@@ -141,17 +192,17 @@ class capture:
             "context_length": length, "bucket": {"kind": "uniform", "size": self._bucket_size},
             "rate": min(1.0, self._rate / self._bucket_size),
             "compute_dtype": _short_name(typing.cast(typing.Any, self._model).dtype),
-            "examples": [{"index": i, "id": str(i), "tokens": t} for i, t in enumerate(self._tokens)],
-            "layers": [{"layer": n, "rope": rotates(config, n), "window": x.window,
+            "examples": [{"index": i, "id": str(i), "tokens": d.end} for i, d in enumerate(self._documents)],
+            "layers": [{"layer": n, "rope": rotates(self._model, config, n), "window": x.window,
                         "query_heads": self._chosen(n, "q", x), "key_heads": self._chosen(n, "k", x)}
-                       for n, x in sorted(self._layers.items())],
+                       for n, x in layers.items()],
         }
         rope = rope_of(self._model, config, first.module, length)
         if rope is not None:
             manifest["rope"] = rope
         manifest |= scaling_of(self._model, config, first.module, length)
         for layer in manifest["layers"]:
-            own = own_rope_of(self._model, config, self._layers[layer["layer"]].module, length)
+            own = own_rope_of(self._model, config, layers[layer["layer"]].module, length)
             if own is not None:
                 layer["rope_parameters"] = own
         plain = getattr(first.module, "qk_nope_head_dim", None)
@@ -161,12 +212,12 @@ class capture:
             manifest["same_positions"] = True
         # As qkgeom capture: named where the model has a scale of its own, even if that is 1/sqrt(head_dim).
         scale = first.head_dim ** -0.5 if first.scale is None else first.scale
-        if any(getattr(config, n, None) is not None for n in ("query_pre_attn_scalar", "attention_multiplier")) or not \
+        if any(getattr(config, n, None) is not None for n in ("query_pre_attn_scalar", "attention_multiplier", "kv_lora_rank")) or not \
                 np.isclose(scale, first.head_dim ** -0.5, rtol=1e-12, atol=0):
             manifest["score_scale"] = scale
         if first.softcap is not None:
             manifest["score_softcap"] = first.softcap
-        sinks = {str(n): x.sinks for n, x in self._layers.items() if x.sinks is not None}
+        sinks = {str(n): x.sinks for n, x in layers.items() if x.sinks is not None}
         if sinks:
             manifest["sinks"] = sinks
         return manifest
@@ -176,15 +227,15 @@ class capture:
         if self._keep == "moments" or not self._layers:
             raise ValueError("nothing to write: " + ("no call of the model was captured" if not self._layers else
                                                      "keep='moments' keeps no rows"))
-        arrays = []
-        for number, layer in sorted(self._layers.items()):
+        layers, arrays = self._written(), []
+        for number, layer in layers.items():
             one: list[typing.Any] = [number]
             for side in ("q", "k"):
                 rows, positions, documents = zip(*layer.kept[side])
                 one += [torch.cat(rows), np.concatenate(positions).astype(np.int32),
                         np.repeat(np.array(documents, dtype=np.int32), [len(p) for p in positions])]
             arrays.append(tuple(one))
-        _qkgeom.write_capture(os.fspath(folder), json.dumps(self._manifest()), arrays)
+        _qkgeom.write_capture(os.fspath(folder), json.dumps(self._manifest(layers)), arrays)
         return pathlib.Path(folder)
 
     def open(self, **options: typing.Any) -> Capture:
