@@ -283,7 +283,7 @@ class layer_steps {
     const decoder_description& d = description_;
     const pass& p = *c.document;
     device_kernels::rotate_rows<T> rotation{places_of(c, layer)};
-    if (d.qk == qk_norm::each_head_after_rotation || (d.qk == qk_norm::each_rotated_head && layer.rope)) {
+    if (d.norms_rotated(layer)) {
       rotation.q_norm = norm_of(weights.q_norm);
       rotation.k_norm = norm_of(weights.k_norm);
     }

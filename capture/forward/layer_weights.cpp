@@ -9,8 +9,6 @@
 namespace qkgeom {
 namespace {
 
-constexpr const char* sinks_name = "self_attn.sinks";
-
 /// Rows [first, first + count) of a checkpoint's tensor, and their place: in a matrix or a vector, from `first_row` on.
 struct tensor_slice {
   std::string name;
@@ -214,7 +212,10 @@ std::vector<tensor_slice> slices_of(const decoder_description& d, const std::str
 
 std::string find_prefix(const decoder_description& model, const checkpoint& weights) {
   std::string tried;
-  for (const std::string& prefix : model.prefixes) {
+  // Models without an output matrix are saved without their outer name.
+  std::vector<std::string> prefixes = model.prefixes;
+  prefixes.insert(prefixes.end(), {"language_model.", ""});
+  for (const std::string& prefix : prefixes) {
     const std::string name = prefix + model.embedding + ".weight";
     if (weights.has(name)) return prefix;
     tried += (tried.empty() ? "" : " nor ") + name;
@@ -253,12 +254,11 @@ std::vector<std::vector<index_t>> layer_shapes(const decoder_description& model,
   return shapes;
 }
 
-std::vector<float> read_sinks(const decoder_description& model, const checkpoint& weights, const std::string& prefix,
-                              index_t layer) {
-  std::vector<float> sinks(model.query_heads);
-  weights.read(prefix + "layers." + std::to_string(layer) + '.' + sinks_name, {model.query_heads}, 0, model.query_heads,
-               false, sinks.data());
-  return sinks;
+std::vector<float> read_vector(const checkpoint& weights, const std::string& prefix, index_t layer,
+                               const std::string& name, index_t size) {
+  std::vector<float> x(size);
+  weights.read(prefix + "layers." + std::to_string(layer) + '.' + name, {size}, 0, size, false, x.data());
+  return x;
 }
 
 void read_matrix(const checkpoint& weights, const std::string& name, const std::vector<index_t>& shape, index_t first,

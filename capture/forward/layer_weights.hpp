@@ -56,8 +56,8 @@ struct layer_weights {
   std::vector<feed_forward_weights> experts;
 };
 
-/// Finds the prefix of a checkpoint's tensor names: the first of the description's prefixes under which it has the
-/// embedding. Throws `error` if there is none.
+/// Finds the prefix of a checkpoint's tensor names: the first of the description's prefixes, or of those that base
+/// models are saved with, under which it has the embedding. Throws `error` if there is none.
 std::string find_prefix(const decoder_description& model, const checkpoint& weights);
 
 /// Checks names and shapes of all tensors that a layer needs; with `only_qk` those of queries and keys.
@@ -67,9 +67,12 @@ void check_layer(const decoder_description& model, const checkpoint& weights, co
 /// Returns the shapes of the tensors that `check_layer` checks, one per slice.
 std::vector<std::vector<index_t>> layer_shapes(const decoder_description& model, index_t layer, bool only_qk);
 
-/// Reads the sinks (query heads), logits, of a layer; the model must have sinks.
-std::vector<float> read_sinks(const decoder_description& model, const checkpoint& weights, const std::string& prefix,
-                              index_t layer);
+/// Tensor of a layer that holds the logits of its query heads' sinks.
+inline constexpr const char* sinks_name = "self_attn.sinks";
+
+/// Reads a vector of a layer, such as its sinks.
+std::vector<float> read_vector(const checkpoint& weights, const std::string& prefix, index_t layer,
+                               const std::string& name, index_t size);
 
 /// How weights are read.
 struct weight_reading {

@@ -311,7 +311,8 @@ void add_deepseek2(const architecture_keys& keys, json& config) {
 }
 
 void add_gptneox(const architecture_keys& keys, json& config) {
-  config["hidden_act"] = "gelu";
+  // Files do not say which: of the models of this architecture GPT-NeoX-20B alone has the form with tanh.
+  config["hidden_act"] = config["num_hidden_layers"] == 44 && config["hidden_size"] == 6144 ? "gelu_fast" : "gelu";
   config["rotary_emb_base"] = config["rope_theta"];
   config["rotary_pct"] = config.value("partial_rotary_factor", 1.0);
   config["use_parallel_residual"] = keys.boolean("use_parallel_residual", true);
@@ -358,7 +359,8 @@ const gguf_architecture architectures[] = {
     {.name = "granite",
      .model_type = "granite",
      .pairs_rows = true,
-     .features = {"attention.scale", "embedding_scale", "residual_scale", "logit_scale"},
+     // Granite 4.0's files keep the sizes of state spaces that they do not have.
+     .features = {"attention.scale", "embedding_scale", "residual_scale", "logit_scale", "ssm.state_size"},
      .add_fields = add_granite},
     {.name = "phi3",
      .model_type = "phi3",

@@ -31,6 +31,15 @@ index_t layers_of(const architecture_keys& keys) {
   return blocks - behind;
 }
 
+/// Returns the number of key heads of a layer; empty where layers differ.
+std::optional<index_t> key_heads_of(const architecture_keys& keys, index_t heads) {
+  constexpr const char* counts = "attention.head_count_kv";
+  if (!keys.has(counts) || !keys[counts].raw().is_array()) return keys.integer(counts, heads);
+  const auto list = keys[counts].integers(0, largest_count);
+  if (list.empty() || list[0] == 0 || std::count(list.begin(), list.end(), list[0]) != std::ssize(list)) return {};
+  return list[0];
+}
+
 /// Returns whether a tensor belongs to block `first` or a later one.
 bool is_behind(std::string_view name, index_t first) {
   index_t block = 0;
@@ -132,7 +141,6 @@ void gguf_model::read_config(const gguf_architecture& architecture, const archit
   const bool latent = keys.has("attention.key_length_mla");
   require(latent || keys.integer("attention.value_length", d) == d, where_, ": attention.value_length is not ", d,
           ", the length of keys");
-  const bool by_layer = keys.has("attention.head_count_kv") && keys["attention.head_count_kv"].raw().is_array();
   const bool dense = keys.has("feed_forward_length") || !keys.has("expert_feed_forward_length");
   config_ = {{"model_type", architecture.model_type},
              {"hidden_size", hidden},
@@ -143,7 +151,7 @@ void gguf_model::read_config(const gguf_architecture& architecture, const archit
              {"max_position_embeddings", number("context_length")},
              {"hidden_act", "silu"},
              {"torch_dtype", "float32"}};
-  if (!by_layer) config_["num_key_value_heads"] = keys.integer("attention.head_count_kv", heads);
+  if (const auto n = key_heads_of(keys, heads)) config_["num_key_value_heads"] = *n;
   if (architecture.layer_norm)
     config_["layer_norm_eps"] = keys["attention.layer_norm_epsilon"].positive();
   else if (!architecture.may_lack_eps || keys.has("attention.layer_norm_rms_epsilon"))
@@ -277,7 +285,7 @@ void gguf_model::name_tensors(const gguf_architecture& architecture, const archi
     };
     if (architecture.pairs_rows && is(".self_attn.q_proj.")) reorder(row_order::paired, heads, 2);
     if (architecture.pairs_rows && is(".self_attn.k_proj."))
-      reorder(row_order::paired, keys.integer("attention.head_count_kv", heads), 2);
+      reorder(row_order::paired, key_heads_of(keys, heads).value_or(heads), 2);
     if (is(".query_key_value.")) reorder(row_order::by_kind, heads, 3);
     if (architecture.norms_plus_one && is("norm.weight") && !is(".linear_attn.")) t.plus = 1;
     t.decays = is(".linear_attn.A_log");

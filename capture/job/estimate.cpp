@@ -229,7 +229,7 @@ capture_estimate estimate_capture(const capture_options& options, std::ostream& 
   capture_estimate estimate;
   estimate.manifest = p.manifest;
   estimate.products = products_of(options.model.compute);
-  estimate.rope = rope_in_force(p.model, p.manifest.context_length);
+  estimate.rope = rope_in_force(p.model, p.manifest.context_length, lengths);
   estimate.documents = static_cast<index_t>(lengths.size());
   estimate.counted = options.inputs.named();
   for (const index_t n : lengths) {

@@ -69,7 +69,7 @@ void each_option(model_options& o, F&& f) {
   f("revision", o.revision, "label of the checkpoint, kept in the manifest", in_protocol);
   f("rope-scaling", o.rope_scaling,
     "rotary scaling instead of config.json's: none, linear:FACTOR, dynamic:FACTOR, yarn:FACTOR:CONTEXT or "
-    "llama3:FACTOR:LOW:HIGH:CONTEXT; the base frequency stays",
+    "llama3:FACTOR:LOW:HIGH:CONTEXT, or longrope:FILE, a config.json that has it; the base frequency stays",
     evaluated | in_protocol | in_manifest);
   f("rope-theta", o.rope_theta, "base of the rotary frequencies instead of config.json's",
     evaluated | in_protocol | in_manifest);

@@ -8,6 +8,9 @@
 namespace qkgeom {
 namespace {
 
+/// Returns whether a layer attends within chunks; a context of one chunk has full attention.
+bool is_parted(const layer_description& l, index_t context) { return l.chunk && *l.chunk < context; }
+
 /// Throws `error` on layers whose heads differ in size or in the number of key heads: a capture has one of each.
 void require_same_heads(const decoder_description& model, const std::vector<index_t>& layers) {
   std::vector<index_t> alike;
@@ -20,11 +23,33 @@ void require_same_heads(const decoder_description& model, const std::vector<inde
 
 }  // namespace
 
+std::string left_out_text(const decoder_description& model, const selection_options& options) {
+  if (!options.layers.empty()) return {};
+  const index_t context = context_of(model, options);
+  std::vector<index_t> windowed, parted, nets, images;
+  for (index_t l = 0; l < model.n_layers(); ++l) {
+    const layer_description& layer = model.layers[l];
+    if (layer.delta)
+      nets.push_back(l);
+    else if (layer.skipped)
+      images.push_back(l);
+    else if (is_parted(layer, context))
+      parted.push_back(l);
+    else if (model.slides(layer, context) && !options.include_windowed)
+      windowed.push_back(l);
+  }
+  std::string text;
+  for (const auto& [layers, why] : {std::pair{&windowed, "have a sliding window (--include-windowed captures them)"},
+                                    {&parted, "attend within chunks"},
+                                    {&nets, "are gated delta nets"},
+                                    {&images, "attend to images"}})
+    if (!layers->empty())
+      text += (text.empty() ? "" : "; ") + std::string("layers ") + ranges_text(*layers) + ", which " + why;
+  return text;
+}
+
 std::vector<index_t> choose_layers(const decoder_description& model, const selection_options& options) {
-  // A context of one chunk has full attention.
-  const auto is_parted = [context = context_of(model, options)](const layer_description& l) {
-    return l.chunk && *l.chunk < context;
-  };
+  const index_t context = context_of(model, options);
   std::vector<index_t> layers = options.layers;
   for (const index_t l : layers) {
     require(l < model.n_layers(), "layer ", l, " was asked for, but the model has the layers 0 to ",
@@ -33,13 +58,14 @@ std::vector<index_t> choose_layers(const decoder_description& model, const selec
     require(!model.layers[l].delta, "layer ", l,
             " was asked for, but it is a gated delta net, which has no queries and keys");
     const index_t chunk = model.layers[l].chunk.value_or(0);
-    require(!is_parted(model.layers[l]), "layer ", l, " was asked for, but it attends within chunks of ", chunk,
-            " tokens, which analyses do not know; --max-length ", chunk, " cuts documents there");
+    require(!is_parted(model.layers[l], context), "layer ", l, " was asked for, but it attends within chunks of ",
+            chunk, " tokens, which analyses do not know; --max-length ", chunk, " cuts documents there");
   }
   if (layers.empty())
     for (index_t l = 0; l < model.n_layers(); ++l) {
       const layer_description& layer = model.layers[l];
-      if (model.attends(l) && !is_parted(layer) && !layer.heads && (options.include_windowed || !layer.window))
+      if (model.attends(l) && !is_parted(layer, context) && !layer.heads &&
+          (options.include_windowed || !model.slides(layer, context)))
         layers.push_back(l);
     }
   require(!layers.empty(),
@@ -75,13 +101,6 @@ std::vector<head_id> choose_heads(const decoder_description& model, const select
   return heads;
 }
 
-/// Returns the embedding with the frequencies that hold at `context` tokens; dynamic scaling is recorded apart.
-captured_rope rope_of(const rope_description& r, index_t context) {
-  const bool far = r.longrope && context > r.longrope->context;
-  const auto& f = far ? r.longrope->inv_freq : r.inv_freq;
-  return {r.style(), r.rotary_dim, r.attention_factor, {f.begin(), f.end()}, r.first};
-}
-
 }  // namespace
 
 index_t heads_without_data(const decoder_description& model, const selection_options& options) {
@@ -99,8 +118,14 @@ capture_manifest plan_capture(const decoder_description& model, const std::strin
   const std::vector<head_id> chosen = choose_heads(model, options);
   const layer_description& first = model.layers[chosen.front().layer];
   const head_shape heads = model.heads_of(first);
-  m.model = {name,           model.model_type, config_sha256, heads.head_dim, model.n_layers(), model.query_heads,
-             heads.key_heads};
+  m.model = {name,
+             model.model_type,
+             config_sha256,
+             heads.head_dim,
+             model.n_layers(),
+             model.query_heads,
+             heads.key_heads,
+             model.context};
   m.context_length = context_of(model, options);
   const token_sampler s = sampler_of(model, options);
   m.bucket = {std::string(name_of(s.kind)), s.bucket_size};
@@ -109,16 +134,20 @@ capture_manifest plan_capture(const decoder_description& model, const std::strin
   m.rope_stage = options.pre_rope ? "pre" : "post";
   m.seed = options.seed;
   m.compute_dtype = std::string(name_of(compute));
-  m.rope = rope_of(first.heads ? model.rope_of(first) : model.rope, m.context_length);
+  if (std::any_of(model.layers.begin(), model.layers.end(), [](const auto& l) { return l.rope; }))
+    m.rope = captured_rope_of(first.heads ? model.rope_of(first) : model.rope, m.context_length);
   m.score_scale = model.score_scale;
   if (model.score_cap > 0) m.score_softcap = model.score_cap;
+  if (model.growth) m.extra["query_growth"] = {{"beta", model.growth->beta}, {"context", model.growth->context}};
+  if (model.growth_unrotated) m.extra["query_growth"]["layers"] = "nope";
   m.written_by = "qkgeom-capture";
 
   for (const head_id& h : chosen) {
     if (m.layers.empty() || m.layers.back().layer != h.layer) {
       const layer_description& l = model.layers[h.layer];
-      m.layers.push_back({h.layer, l.rope, l.window, {}, {}, {}});
-      if (l.local_rope) m.layers.back().rope_parameters = rope_of(*model.local_rope, m.context_length);
+      m.layers.push_back({h.layer, l.rope, model.slides(l, m.context_length) ? l.window : std::nullopt, {}, {}, {}});
+      if (l.local_rope) m.layers.back().rope_parameters = captured_rope_of(*model.local_rope, m.context_length);
+      if (model.norms_rotated(l)) m.layers.back().norm = captured_norm{.eps = model.norm_eps};
     }
     captured_layer_info& info = m.layers.back();
     info.query_heads.push_back(h.head);

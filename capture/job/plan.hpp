@@ -15,6 +15,9 @@ namespace qkgeom {
 /// that cannot be captured, on layers whose heads differ in size or number, and if no layer is left.
 std::vector<index_t> choose_layers(const decoder_description& model, const selection_options& options);
 
+/// Names the layers that are left out though nobody asked for it, and why; empty if there are none.
+std::string left_out_text(const decoder_description& model, const selection_options& options);
+
 /// Counts the heads of `options.head_list` that are left out because their layers attend to images alone or have a
 /// sliding window.
 index_t heads_without_data(const decoder_description& model, const selection_options& options);

@@ -219,22 +219,14 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
   if (p.manifest.context_length > p.model.longest_context())
     p.manifest.extra["model_context"] = p.model.longest_context();
   if (const auto& dynamic = p.model.rope.dynamic; dynamic && p.manifest.context_length <= dynamic->context) {
-    p.manifest.extra["rope_scaling_from"] = dynamic->context;
     notes << "note: the dynamic scaling of the rotary embedding acts past " << dynamic->context
           << " tokens, and never in a context of " << p.manifest.context_length << '\n';
   }
-  if (const auto& longrope = p.model.rope.longrope) {
-    p.manifest.extra["longrope"] = {
-        {"context", longrope->context}, {"short", p.model.rope.inv_freq}, {"long", longrope->inv_freq}};
-    if (p.manifest.context_length > longrope->context)
-      notes << "note: documents of more than " << longrope->context
-            << " tokens have other rotary frequencies than shorter ones, from their first token on\n";
-  }
+  if (const auto& longrope = p.model.rope.longrope; longrope && p.manifest.context_length > longrope->context)
+    notes << "note: documents of more than " << longrope->context
+          << " tokens have other rotary frequencies than shorter ones, from their first token on\n";
   if (const auto& latent = p.model.latent)
     p.manifest.extra[head_parts_field] = {{"nope", {0, latent->plain}}, {"rope", {latent->plain, p.model.head_dim}}};
-  if (const auto& growth = p.model.growth)
-    p.manifest.extra["query_growth"] = {{"beta", growth->beta}, {"context", growth->context}};
-  if (p.model.growth_unrotated) p.manifest.extra["query_growth"]["layers"] = "nope";
   const index_t captured = p.manifest.query_heads();
   if (const auto wanted = options.selection.heads; wanted && options.selection.head_list.empty() && *wanted > captured)
     notes << "note: the captured layers have " << captured << " query heads; all are taken, not " << *wanted << '\n';
@@ -244,6 +236,8 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
           << heads.key_heads << " key heads of size " << heads.head_dim << ") take a capture of their own: --layers "
           << ranges_text(others) << '\n';
   }
+  if (const auto others = left_out_text(p.model, options.selection); !others.empty())
+    notes << "note: left out are " << others << '\n';
   if (const index_t none = heads_without_data(p.model, options.selection); none > 0)
     notes << "note: " << none << " of the " << options.selection.head_list.size()
           << " heads asked for stand in layers that are not captured (they attend to images or within chunks, have "
@@ -251,11 +245,19 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
   return p;
 }
 
-void add_sinks(capture_manifest& m, const decoder_description& model, const checkpoint& weights) {
-  if (!model.sinks) return;
+void add_weights(capture_manifest& m, const decoder_description& model, const checkpoint& weights) {
+  const bool norms = model.qk == qk_norm::each_head_after_rotation;
+  if (!model.sinks && !norms) return;
   const std::string prefix = find_prefix(model, weights);
-  for (const captured_layer_info& l : m.layers) {
-    const auto all = read_sinks(model, weights, prefix, l.layer);
+  for (captured_layer_info& l : m.layers) {
+    if (norms)
+      for (const auto& [name, to] :
+           {std::pair{&model.names.q_norm, &l.norm->query}, {&model.names.k_norm, &l.norm->key}}) {
+        const auto w = read_vector(weights, prefix, l.layer, *name + ".weight", m.model.head_dim);
+        to->assign(w.begin(), w.end());
+      }
+    if (!model.sinks) continue;
+    const auto all = read_vector(weights, prefix, l.layer, sinks_name, model.query_heads);
     json& sinks = m.extra["sinks"][std::to_string(l.layer)] = json::array();
     for (const index_t h : l.query_heads) sinks.push_back(all[h]);
   }
@@ -275,16 +277,27 @@ std::string note_on_scaling(const rope_description& rope, index_t context, index
                      rope.type, from, longest);
 }
 
-std::string rope_in_force(const decoder_description& model, index_t context) {
+std::string rope_in_force(const decoder_description& model, index_t context, const std::vector<index_t>& lengths) {
   const auto without = std::count_if(model.layers.begin(), model.layers.end(), [](const auto& l) { return !l.rope; });
   if (without == model.n_layers()) return "none";
+  index_t shortest = context, longest = context;
+  if (!lengths.empty()) {
+    const auto [least, most] = std::minmax_element(lengths.begin(), lengths.end());
+    shortest = *least, longest = *most;
+  }
   const auto words = [&](const rope_description& r) {
-    const auto frequencies = frequencies_of(r, context);
+    const auto frequencies = frequencies_of(r, longest), of_short = frequencies_of(r, shortest);
+    std::string factors = factors_text(r, frequencies);
+    if (of_short != frequencies) {
+      const std::string usual = factors_text(r, of_short);
+      factors = fmt::format("{} in documents of up to {} tokens{} in one of {}", usual.empty() ? ", factor 1" : usual,
+                            r.dynamic ? r.dynamic->context : r.longrope->context, factors, longest);
+    }
     const auto slow = std::count_if(frequencies.begin(), frequencies.end(),
                                     [&](float f) { return turns_of(static_cast<double>(f), context) < 1; });
-    std::string text = fmt::format("{}{}, base {}, {} planes, {} of which turn less than once in {} tokens",
-                                   r.type == "default" ? "no scaling" : r.type, factors_text(r, frequencies), r.theta,
-                                   frequencies.size(), slow, context);
+    std::string text =
+        fmt::format("{}{}, base {}, {} planes, {} of which turn less than once in {} tokens",
+                    r.type == "default" ? "no scaling" : r.type, factors, r.theta, frequencies.size(), slow, context);
     if (r.attention_factor != 1) text += fmt::format(", q and k times {:.4g}", r.attention_factor);
     return text;
   };

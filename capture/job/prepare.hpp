@@ -27,12 +27,13 @@ struct prepared_capture {
 /// Throws `error`.
 prepared_capture prepare_capture(const capture_options& options, std::ostream& notes);
 
-/// Adds the field `sinks` to the manifest of a model that has them: logits of the captured query heads, by layer.
-void add_sinks(capture_manifest& m, const decoder_description& model, const checkpoint& weights);
+/// Adds the manifest's fields of the weights, in a model that has them: the logits of the captured query heads' sinks,
+/// by layer, and the weights of norms after the rotation.
+void add_weights(capture_manifest& m, const decoder_description& model, const checkpoint& weights);
 
-/// Describes the rotary embedding of documents of `context` tokens: scaling, its least and largest factors with their
-/// planes, base, and the planes that rotate by less than one turn.
-std::string rope_in_force(const decoder_description& model, index_t context);
+/// Describes the rotary embedding of documents of these lengths (empty: of `context` tokens): scaling, its least and
+/// largest factors with their planes, base, and the planes that rotate by less than one turn in `context` tokens.
+std::string rope_in_force(const decoder_description& model, index_t context, const std::vector<index_t>& lengths = {});
 
 /// Returns one sentence if a scaling that depends on the length of documents acts within `context` tokens but on no
 /// document (the longest has `longest` tokens); else an empty text.

@@ -171,7 +171,10 @@ class ready_capture {
   capture_summary run(process_group& group) {
     capture_summary summary;
     summary.note = note_;
-    summary.rope = rope_in_force(prepared_.model, prepared_.manifest.context_length);
+    std::vector<index_t> lengths;
+    for (const captured_document& d : inputs_.documents)
+      if (d.tokens > 0) lengths.push_back(d.tokens);
+    summary.rope = rope_in_force(prepared_.model, prepared_.manifest.context_length, lengths);
     summary.was_complete = complete_;
     if (runner_) runner_->run(documents_, summary);
     if (group.rank() != 0) return summary;
@@ -204,7 +207,7 @@ class ready_capture {
     if (weights_.has_fp8())
       notes << "note: weights in FP8 are read as value times scale; activations are not quantised, as they are where a "
                "model runs in FP8\n";
-    add_sinks(manifest, prepared_.model, weights_);
+    add_weights(manifest, prepared_.model, weights_);
     auto forward =
         backend.forward(prepared_.model, weights_, options_.model.compute, manifest.layers.back().layer, pool_);
     if (options_.statistics.loss) {

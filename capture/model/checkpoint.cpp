@@ -52,8 +52,7 @@ const std::array<float, 256>& e4m3_values() {
 /// Rows and columns of a block that shares one scale; blocks at the edges are smaller.
 constexpr index_t fp8_block = 128;
 
-/// Multiplies rows of entries by their scales, one or one per block; returns whether all are finite. Rounds to bf16 if
-/// the scales are bf16, as transformers does.
+/// Multiplies rows of entries by their scales, one or one per block; returns whether all are finite.
 bool widen_scaled(const tensor_entry& t, const tensor_entry& scales, index_t first, index_t count, index_t width,
                   bool to_bf16, float* out) {
   const auto& values = e4m3_values();
@@ -66,7 +65,7 @@ bool widen_scaled(const tensor_entry& t, const tensor_entry& scales, index_t fir
           in_bf16 ? static_cast<float>(element<bf16>(scales.data, at)) : element<float>(scales.data, at);
       for (index_t c = begin; c < std::min(width, begin + fp8_block); ++c, ++out) {
         *out = values[element<std::uint8_t>(t.data, r * width + c)] * scale;
-        if (to_bf16 || in_bf16) *out = static_cast<float>(bf16::round(*out));
+        if (to_bf16) *out = static_cast<float>(bf16::round(*out));
         finite = finite && std::isfinite(*out);
       }
     }

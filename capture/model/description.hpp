@@ -156,8 +156,17 @@ struct decoder_description {
 
   /// Returns the tokens that the model was made for, the scaling of its rotary embedding included.
   index_t longest_context() const { return std::max(context, rope.scaled_context); }
+  /// Returns whether a layer's window hides keys from queries, in documents of up to `tokens` tokens or as long as the
+  /// model was made for: some files name a window that no document fills.
+  bool slides(const layer_description& l, index_t tokens) const {
+    return l.window && *l.window < std::max(longest_context(), tokens);
+  }
   /// Returns whether a layer has queries and keys.
   bool attends(index_t l) const { return !layers[l].skipped && !layers[l].delta; }
+  /// Whether a layer norms queries and keys after the rotation.
+  bool norms_rotated(const layer_description& l) const {
+    return qk == qk_norm::each_head_after_rotation || (qk == qk_norm::each_rotated_head && l.rope);
+  }
   head_shape heads_of(const layer_description& l) const { return l.heads.value_or(head_shape{key_heads, head_dim}); }
   index_t value_dim(const layer_description& l) const { return latent ? latent->value_dim : heads_of(l).head_dim; }
   /// Returns the channels of a head in the layer that has most; `widest_keys` those of all key heads.
@@ -198,7 +207,8 @@ std::vector<std::string_view> model_types(const decoder_family& family);
 decoder_description read_description(const nlohmann::json& config);
 
 /// Replaces the rotary scaling of a config.json by `scaling`: "none", "linear:FACTOR", "dynamic:FACTOR",
-/// "yarn:FACTOR:ORIGINAL_CONTEXT" or "llama3:FACTOR:LOW:HIGH:ORIGINAL_CONTEXT". The base frequency stays.
+/// "yarn:FACTOR:ORIGINAL_CONTEXT", "llama3:FACTOR:LOW:HIGH:ORIGINAL_CONTEXT" or "longrope:FILE". The base frequency
+/// stays.
 nlohmann::json with_rope_scaling(nlohmann::json config, const std::string& scaling);
 
 /// Sets the base of the rotary frequencies of a config.json. Throws for families with several bases (Gemma 3).

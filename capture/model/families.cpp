@@ -13,8 +13,8 @@ namespace qkgeom {
 family_reader read_llama, read_llama4_text, read_smollm3, read_mistral, read_ministral, read_ministral3,
     read_mistral3_text, read_qwen2, read_qwen3, read_qwen3_moe, read_qwen3_5_text, read_qwen3_5_moe_text,
     read_qwen3_next, read_mllama_text, read_gemma3_text, read_gemma4_text, read_gemma4_unified_text, read_glm,
-    read_glm4, read_glm4_moe, read_olmo2, read_olmo3, read_granite, read_seed_oss, read_hunyuan, read_exaone4,
-    read_cohere2, read_phi3, read_gemma2, read_gpt_oss, read_deepseek_v3, read_gpt_neox;
+    read_glm4, read_glm4_moe, read_olmo2, read_olmo3, read_granite, read_granite_hybrid, read_seed_oss, read_hunyuan,
+    read_exaone4, read_cohere2, read_phi3, read_gemma2, read_gpt_oss, read_deepseek_v3, read_gpt_neox;
 
 namespace {
 
@@ -77,6 +77,9 @@ const std::vector<decoder_family> families{
      .read = read_granite,
      .name = "Granite 3 and 4 (dense)",
      .fields = {"attention_multiplier", "residual_multiplier", "embedding_multiplier"}},
+    {.model_type = "granitemoehybrid",
+     .read = read_granite_hybrid,
+     .fields = {"attention_multiplier", "residual_multiplier", "embedding_multiplier"}},
     {.model_type = "seed_oss", .read = read_seed_oss, .name = "Seed-OSS"},
     {.model_type = "hunyuan_v1_dense", .read = read_hunyuan, .name = "HunYuan (dense)"},
     {.model_type = "exaone4", .read = read_exaone4, .name = "EXAONE 4"},
@@ -133,8 +136,9 @@ void check_layer_types(const json_value& config, const decoder_description& mode
                              : model.layers[i].chunk ? "chunked"
                              : slides                ? "sliding"
                                                      : "full";
-    require(type == kind + "_attention", config.where(), ": layer_types calls layer ", i, " ", printable(type.dump()),
-            ", but a model_type ", model.model_type, " with these fields has ", kind, " attention there");
+    require(type == kind + "_attention" || (type == "attention" && model.model_type == "granitemoehybrid"),
+            config.where(), ": layer_types calls layer ", i, " ", printable(type.dump()), ", but a model_type ",
+            model.model_type, " with these fields has ", kind, " attention there");
   }
 }
 

@@ -150,14 +150,20 @@ std::optional<index_t> read_switched_window(const json_value& config, std::optio
 
 activation read_activation(const json_value& config, const char* field, const std::string& otherwise) {
   static const std::map<std::string, activation> known{{"silu", activation::silu},
+                                                       {"swish", activation::silu},
                                                        {"gelu", activation::gelu},
+                                                       {"gelu_python", activation::gelu},
                                                        {"gelu_pytorch_tanh", activation::gelu_tanh},
+                                                       {"gelu_python_tanh", activation::gelu_tanh},
                                                        {"gelu_new", activation::gelu_tanh},
-                                                       {"gelu_fast", activation::gelu_tanh}};
+                                                       {"gelu_fast", activation::gelu_tanh},
+                                                       {"gelu_accurate", activation::gelu_tanh}};
+  std::string supported;
+  for (const auto& [name, meaning] : known) supported += (supported.empty() ? "" : ", ") + name;
   const std::string act = config.string(field).value_or(otherwise);
   const auto found = known.find(act);
   require(found != known.end(), config.where(), ": ", field, " '", printable(act),
-          "' is not supported; supported: silu, gelu, gelu_pytorch_tanh, gelu_new, gelu_fast");
+          "' is not supported; supported: ", supported);
   return found->second;
 }
 

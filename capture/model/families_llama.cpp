@@ -137,6 +137,29 @@ decoder_description read_granite(const json_value& config) {
   return model;
 }
 
+/// Granite 4.0 without state spaces and experts: the feed-forward that all tokens take is that of `shared_mlp`.
+decoder_description read_granite_hybrid(const json_value& config) {
+  nlohmann::json dense = config.raw();
+  dense["intermediate_size"] = config.integer("shared_intermediate_size", 1, index_t{1} << 24).value_or(1024);
+  dense.erase("mlp_bias");
+  decoder_description model = read_granite(json_value(dense, config.where()));
+  require(config.integer("num_local_experts", 0, 65536).value_or(8) == 0, config.where(),
+          ": num_local_experts is not 0: experts are not supported in this family");
+  const auto* types = layer_list(config, "layer_types", model.layers.size());
+  for (std::size_t i = 0; i < model.layers.size(); ++i)
+    require(types && ((*types)[i] == "attention" || (*types)[i] == "full_attention"), config.where(), ": layer ", i,
+            " is ", types ? printable((*types)[i].dump()) : "a state space (there are no layer_types)",
+            ", but only attention is supported in this family");
+  const std::string embedding = config.string("position_embedding_type").value_or("nope");
+  require(embedding == "rope" || embedding == "nope", config.where(), ": position_embedding_type '",
+          printable(embedding), "' is not supported; supported: rope, nope");
+  for (layer_description& layer : model.layers) layer.rope = embedding == "rope";
+  model.feed_forward_form = feed_forward_kind::fused_gated;
+  model.names.up = "shared_mlp.input_linear";
+  model.names.down = "shared_mlp.output_linear";
+  return model;
+}
+
 decoder_description read_seed_oss(const json_value& config) {
   decoder_description model = read_common(config, {.hidden = 4096,
                                                    .feed_forward = 27648,

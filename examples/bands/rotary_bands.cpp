@@ -38,6 +38,7 @@ std::vector<planes_of_head> planes_of_heads(const arguments& a, const capture_se
   cpu_context cpu{{.threads = a.threads}};
   const auto before = before_rope(rotated);
   const auto& manifest = rotated.manifest();
+  const auto tokens = rotated.tokens();
   std::vector<planes_of_head> found;
   std::vector<head_planes> of_layer;
   std::optional<captured_layer> layer;
@@ -47,8 +48,14 @@ std::vector<planes_of_head> planes_of_heads(const arguments& a, const capture_se
     if (!layer || layer->layer != h.layer) {
       layer = before.read_layer(h.layer);
       rope = manifest.rope_of(manifest.layer(h.layer));
+      auto own = options;
+      if (rope && rope->by_length)
+        own.frequencies = [&](std::int32_t e) {
+          const auto at = tokens.find(e);
+          return rope->at_length(at == tokens.end() ? manifest.context_length : at->second.rotated).inv_freq;
+        };
       layer->visit([&]<class T>(const layer_view<T>& rows) {
-        of_layer = planes_of(cpu, rows, rope, manifest.context_length, options);
+        of_layer = planes_of(cpu, rows, rope, manifest.context_length, own);
       });
     }
     const auto q = std::find(layer->query_heads.begin(), layer->query_heads.end(), h.q_head);
@@ -218,6 +225,10 @@ scatter_figure score_figure(const band_study& found) {
 band_study find_bands(const arguments& a, const band_arguments& choice) {
   const auto source = open_captures(a);
   const index_t to = wanted_context(source.manifest(), choice.context);
+  for (const auto& l : source.manifest().layers)
+    require(!l.norm || !l.norm->weighs(), source.captures()[0].path().string(), ": layer ", l.layer,
+            " norms queries and keys by weights of channels after the rotation, so that scores are "
+            "no sum over its planes");
   analysis_options options{.empirical = false, .heatmap = false};
   options = with_arguments(options, a);
   const auto changed = [&](std::function<bool(double)> rotating) {

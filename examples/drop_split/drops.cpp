@@ -8,6 +8,7 @@
 #include "examples/common/figures/head_cells.hpp"
 #include "examples/common/labels.hpp"
 #include "examples/common/terminal.hpp"
+#include "qkgeom/io/what_if.hpp"
 #include "qkgeom/report/columns.hpp"
 #include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/stats/interval.hpp"
@@ -126,7 +127,7 @@ split_heads split_capture(const arguments& a, const drop_arguments& choice) {
   split_heads found{manifest.model.name, manifest.context_length, {}};
   for_each_layer(cpu, source, a, options, "Splitting", [&](const auto& layer, const auto& rows, const auto& moments) {
     drop_split_options split{{}, choice.distance_cell, options.precision};
-    if (rotate_back) split.rotation = manifest.rope_of(manifest.layer(layer.layer));
+    if (rotate_back) split.rotation = sole_rope_of(source, layer.layer, "--keys rotation turns all keys alike");
     const auto models = fit_queries(cpu, moments, {options.covariances.at(0), options.position});
     auto splits = split_drop(cpu, models, rows, manifest.context_length, split);
     for (std::size_t h = 0; h < splits.size(); ++h)

@@ -27,6 +27,9 @@ inline void require_before_rope(const capture_set& source) {
   require(source.manifest().rope_stage == "pre", source.captures()[0].path().string(),
           " holds queries from after the rotary embedding; this file needs those from before it (qkgeom capture "
           "--pre-rope)");
+  for (const auto& l : source.manifest().layers)
+    require(!l.norm, source.captures()[0].path().string(), ": layer ", l.layer,
+            " norms queries and keys after the rotary embedding, which readers of this file do not");
 }
 
 /// Throws `error` unless every head of every layer was captured.

@@ -10,6 +10,7 @@
 #include "examples/export/torch_file.hpp"
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/io/program.hpp"
+#include "qkgeom/io/what_if.hpp"
 #include "qkgeom/stats/jackknife.hpp"
 
 namespace qkgeom::examples {
@@ -21,11 +22,6 @@ struct plane_sums {
   std::vector<std::complex<double>> z;
   std::vector<double> size;
 };
-
-/// Two coordinates that plane j turns.
-std::pair<index_t, index_t> coordinates_of(const captured_rope& rope, index_t j) {
-  return rope.style == "interleaved" ? std::pair{2 * j, 2 * j + 1} : std::pair{j, j + rope.rotary_dim / 2};
-}
 
 using document_sums = std::map<std::int32_t, plane_sums>;
 
@@ -42,7 +38,7 @@ document_sums sums_of(const layer_view<T>& rows, index_t head, const captured_ro
     ++sum.queries;
     const T* const x = q.row(i);
     for (index_t j = 0; j < planes; ++j) {
-      const auto [a, b] = coordinates_of(rope, j);
+      const auto [a, b] = plane_of(rope, j);
       const std::complex<double> z(static_cast<double>(x[a]), static_cast<double>(x[b]));
       sum.z[j] += z;
       sum.size[j] += std::abs(z);
@@ -98,7 +94,7 @@ void export_triattention(output_folder& out, const arguments& a, const export_ar
   progress bar("export", static_cast<index_t>(manifest.layers.size()), "layers");
   for (const auto& info : manifest.layers) {
     bar.add(1);
-    const auto rope = manifest.rope_of(info);
+    const auto rope = sole_rope_of(source, info.layer, "the file holds one set of frequencies");
     if (!rope) continue;
     if (!first) first = rope;
     require_readable(source, info, *rope, *first);

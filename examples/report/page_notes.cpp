@@ -66,6 +66,7 @@ std::string rope_words(const captured_rope& r) {
     const auto [slow, fast] = std::minmax_element(r.inv_freq.begin(), r.inv_freq.end());
     s += ", inverse frequencies " + significant(*fast) + " to " + significant(*slow) + " radians per token";
   }
+  if (r.by_length) s += ", other ones in documents on the other side of " + grouped(r.by_length->context) + " tokens";
   if (r.attention_factor != 1) s += ", attention factor " + significant(r.attention_factor, 4);
   return s;
 }

@@ -27,6 +27,7 @@ constexpr index_t shortest_part = 256;
 
 /// The base of frequencies that are theta^(-2i/d). Throws `error` on others.
 double theta_of(const captured_rope& rope) {
+  if (rope.by_length && rope.by_length->beyond.empty()) return rope.by_length->theta;
   const auto d = 2 * static_cast<index_t>(rope.inv_freq.size());
   require(d > 2, "--rope-scaling alone needs two rotary planes or more; give --rope-theta");
   const double theta = std::round(std::pow(rope.inv_freq[0] / rope.inv_freq[1], static_cast<double>(d) / 2));
@@ -42,16 +43,18 @@ double theta_of(const captured_rope& rope) {
 std::optional<captured_rope> wanted_rope(const capture_manifest& manifest, const what_if_arguments& choice) {
   if (!choice.theta && choice.scaling.empty()) return std::nullopt;
   require(manifest.rope.has_value(), "--rope-theta and --rope-scaling need a capture that says its rotary embedding");
-  auto rope = *manifest.rope;
-  json config{{"rope_theta", choice.theta ? *choice.theta : theta_of(rope)}};
+  const auto& was = *manifest.rope;
+  json config{{"rope_theta", choice.theta ? *choice.theta : theta_of(was)}};
   config["rope_scaling"] = rope_scaling_fields(choice.scaling.empty() ? "none" : choice.scaling);
-  const index_t to = wanted_context(manifest, choice.context);
-  const auto found = read_rope(json_value(config, "--rope-scaling"), 2 * static_cast<index_t>(rope.inv_freq.size()),
-                               manifest.context_length, {});
-  const auto frequencies = found.dynamic ? dynamic_frequencies(found, to) : found.inv_freq;
-  rope.inv_freq.assign(frequencies.begin(), frequencies.end());
-  rope.attention_factor = found.attention_factor;
-  return rope;
+  const index_t context = manifest.model.context;
+  require(context > 0 || !choice.scaling.starts_with("dynamic"),
+          "--rope-scaling dynamic counts from the model's "
+          "context, which the capture does not say (model.context)");
+  auto found = read_rope(json_value(config, "--rope-scaling"), was.rotary_dim,
+                         context > 0 ? context : manifest.context_length, {});
+  found.first = was.first;
+  found.interleaved = was.style == "interleaved";
+  return captured_rope_of(found, wanted_context(manifest, choice.context));
 }
 
 /// `options` with query buckets that keep their share of a context `factor` times as long.
@@ -99,8 +102,15 @@ std::vector<std::string> warnings_on(const prediction& p, const capture_manifest
         list.push_back("layers with a sliding window keep it: stretched, it holds fewer of the captured keys");
         break;
       }
-  if (manifest.extra.contains("rope_scaling_from") && p.factor > 1)
-    list.push_back("the model's scaling depends on the length of a document and would act here; give --rope-scaling");
+  if (const auto& rope = p.predicted.source->manifest().rope; rope && rope->by_length) {
+    std::size_t longer = 0, more = 0;
+    for (const auto& [e, tokens] : p.captured.source->tokens()) longer += tokens.now > rope->by_length->context;
+    for (const auto& [e, tokens] : p.predicted.source->tokens()) more += tokens.now > rope->by_length->context;
+    if (more > longer)
+      list.push_back("documents of more than " + grouped(rope->by_length->context) +
+                     " tokens have other rotary frequencies: " + counted(more, "document") + " in this context, " +
+                     std::to_string(longer) + " as captured");
+  }
   if (p.other_embedding)
     list.push_back("another embedding also moves what earlier layers hand on; only the first layer is exact");
   if (p.factor > 8)

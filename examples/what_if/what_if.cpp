@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
   app.add_option("--rope-theta", choice.theta, "Base of the rotary frequencies instead of the captured model's");
   app.add_option("--rope-scaling", choice.scaling,
                  "Rotary scaling instead of the captured model's: none, linear:FACTOR, dynamic:FACTOR, "
-                 "yarn:FACTOR:CONTEXT or llama3:FACTOR:LOW:HIGH:CONTEXT");
+                 "yarn:FACTOR:CONTEXT, llama3:FACTOR:LOW:HIGH:CONTEXT, or longrope:FILE, a config.json that has it");
   app.add_option("--keep-first", choice.keep_first,
                  "Tokens at a document's start that keep their positions, and that stationarity leaves out")
       .not_negative()

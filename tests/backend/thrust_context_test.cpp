@@ -91,8 +91,8 @@ TYPED_TEST(every_context, rows_rotate_as_their_vectors_do) {
     at[i] = static_cast<std::int32_t>(3 * i), to[i] = static_cast<std::int32_t>(50 * i);
   const tensor_view<const bf16> x{values.data(), rows, heads, dim, stride, 12};
   const vector_view<const std::int32_t> was{at.data(), rows}, now{to.data(), rows};
-  for (const char* style : {"half", "interleaved"}) {
-    const captured_rope first{style, 6, 1.5, {1, 0.1, 0.003}}, second{style, 6, 2, {0.5, 0.03, 0}};
+  for (const auto& [style, begin] : {std::pair{"half", 0}, {"interleaved", 0}, {"half", 3}, {"interleaved", 4}}) {
+    const captured_rope first{style, 6, 1.5, {1, 0.1, 0.003}, begin}, second{style, 6, 2, {0.5, 0.03, 0}, begin};
     for (const captured_rope* applied : {static_cast<const captured_rope*>(nullptr), &first}) {
       auto rotation = rotation_between(applied, second);
       rotation.from = {0.5, 32}, rotation.to = {0.25, 64};

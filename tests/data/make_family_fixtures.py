@@ -48,6 +48,9 @@ GEMMA4 = dict(WIDE, num_hidden_layers=4, sliding_window=32, global_head_dim=24, 
               final_logit_softcapping=2.0, layer_types=MIXED + ["full_attention"], rope_parameters={
                   "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.45, "rope_theta": 1e4},
                   "sliding_attention": {"rope_type": "default", "rope_theta": 1e3}})
+# Attention alone, and a feed-forward of all tokens without experts.
+GRANITE4 = dict(SHAPE, layer_types=["attention"] * 3, num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=72,
+                mamba_n_heads=4, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.2, logits_scaling=2.5)
 VISION = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28,
               patch_size=14)
 
@@ -112,6 +115,10 @@ def families():
         "granite": (lambda: tf.GraniteConfig(**SHAPE, embedding_multiplier=3.0, residual_multiplier=0.4,
                                              attention_multiplier=0.2, logits_scaling=2.5, attention_bias=True,
                                              mlp_bias=True), tf.GraniteForCausalLM, None),
+        "granite-hybrid": (lambda: tf.GraniteMoeHybridConfig(**GRANITE4, position_embedding_type="rope"),
+                           tf.GraniteMoeHybridForCausalLM, None),
+        "granite-hybrid-nope": (lambda: tf.GraniteMoeHybridConfig(**dict(GRANITE4, num_hidden_layers=2, layer_types=["attention"] * 2)),
+                                tf.GraniteMoeHybridForCausalLM, None),
         "seed-oss": (lambda: tf.SeedOssConfig(**WIDE, attention_bias=True, attention_out_bias=False),
                      tf.SeedOssForCausalLM, None),
         "hunyuan-dense": (lambda: tf.HunYuanDenseV1Config(**WIDE, rope_parameters={

@@ -50,6 +50,36 @@ for x, y in zip(a, b, strict=True):
         assert abs(float(x[n]) - float(y[n])) < 2e-4, (x["layer"], x["q_head"], n, x[n], y[n])
 END
 
+# Another scaling of the rotary embedding is that of a model that has it: in the first layer what the prediction of rows
+# from before the rotation says, and a capture under it.
+python3 - "$work/longrope.json" <<'END'
+import json, sys
+json.dump({"max_position_embeddings": 4096, "original_max_position_embeddings": 512, "rope_scaling": {
+    "type": "longrope", "short_factor": [1.0] * 16, "long_factor": [1 + i / 4 for i in range(16)]}}, open(sys.argv[1], "w"))
+END
+model=$model/stage1-step-1000  # without scaling, made for 512 tokens
+scaled() { # OUT TOKENS OPTIONS...
+  run capture --model "$model" --jsonl "$QKGEOM_SOURCE/examples/data/kjv-smollm3/heldout.jsonl" --examples 3 --layers 0 --heads 2 \
+    --max-length "$2" --sampler all --dtype f32 --out "$work/$1" "${@:3}"
+}
+scaled plain 700 --pre-rope
+for scaling in dynamic:4 yarn:4:512 "longrope:$work/longrope.json"; do
+  rm -rf "$work"/scaled "$work"/actual "$work"/predicted
+  scaled scaled 700 --rope-scaling "$scaling"
+  run heads "$work/scaled" --no-figures --out "$work/actual"
+  run what-if "$work/plain" --rope-scaling "$scaling" --no-figures --out "$work/predicted"
+  python3 - "$work/actual/heads.csv" "$work/predicted/predicted/heads.csv" <<'END' || bad "$scaling predicts something else"
+import csv, sys
+a, b = (list(csv.DictReader(open(f))) for f in sys.argv[1:])
+for x, y in zip(a, b, strict=True):
+    for n in ("bias_strength", "mu_q_a", "r_k_a", "score_sd"):
+        assert abs(float(x[n]) - float(y[n])) < 2e-5 * (abs(float(x[n])) + 1e-3), (x["q_head"], n, x[n], y[n])
+END
+done
+scaled short 400 --rope-scaling "longrope:$work/longrope.json" --pre-rope
+run what-if "$work/short" --context 700 --no-figures --out "$work/longer"
+grep -q '3 documents in this context, 0 as captured' "$work/stdout" || bad "no note on long documents: $(cat "$work/stdout")"
+
 # The parts of AP_drop add up to it, in every head and in the means; nothing turns in NoPE layers.
 run bands "$work/short-pre" --context 8192 --no-figures --out "$work/bands"
 python3 - "$work/bands" <<'END' || bad "bands: $(head -5 "$work/bands/band_drops.csv")"

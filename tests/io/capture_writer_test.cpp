@@ -28,7 +28,11 @@ TEST(CaptureManifest, RoundTripsEveryField) {
   m.score_softcap = 50;
   m.family = "short";
   m.rope = captured_rope{"half", 2, 1.25, {0.1}};
+  m.rope->by_length = frequencies_by_length{64, {0.1}, {0.05}};
+  m.model.context = 4096;
   m.layers[0].rope_parameters = captured_rope{"interleaved", 2, 1, {1.0 / 3}};
+  m.layers[0].norm = captured_norm{1e-6, {1, 2, 3}, {0.1, 0.2, 0.3}};
+  m.layers[1].norm = captured_norm{0};
   m.shards = {{"shard-00000.safetensors", {0, 1, 4}, 20}};
   m.extra = {{"moments", {{"edges", {0, 8}}}}};
   EXPECT_EQ(parse_manifest(manifest_text(m), "m"), m);
@@ -37,6 +41,28 @@ TEST(CaptureManifest, RoundTripsEveryField) {
   own["layers"][0]["rope"] = own["layers"][0]["rope_parameters"];
   own["layers"][0].erase("rope_parameters");
   EXPECT_EQ(parse_manifest(own.dump(), "m"), m) << "a layer's parameters may stand in place of its flag";
+}
+
+TEST(CaptureManifest, FrequenciesFollowTheLengthOfADocument) {
+  auto m = sample_manifest();
+  m.model.head_dim = 4;
+  const rope_description model{
+      .theta = 1e4, .rotary_dim = 4, .inv_freq = default_frequencies(1e4, 4), .dynamic = dynamic_scaling{4, 64}};
+  m.rope = captured_rope_of(model, 128);
+  const auto read = parse_manifest(manifest_text(m), "m");
+  EXPECT_EQ(read, m);
+  for (const index_t tokens : {1, 64, 65, 128, 300}) {
+    const auto f = frequencies_of(model, tokens);
+    EXPECT_EQ(read.rope->at_length(tokens).inv_freq, std::vector<double>(f.begin(), f.end())) << tokens;
+  }
+  EXPECT_EQ(read.rope->inv_freq, read.rope->at_length(128).inv_freq);
+  EXPECT_LT(read.rope->inv_freq[1], read.rope->at_length(64).inv_freq[1]);
+  // Earlier captures have the frequencies of longrope beside the embedding.
+  m.rope = captured_rope{"half", 2, 1, {0.5}};
+  auto earlier = json::parse(manifest_text(m));
+  earlier["longrope"] = {{"context", 64}, {"short", {1}}, {"long", {0.5}}};
+  m.rope->by_length = frequencies_by_length{64, {1}, {0.5}};
+  EXPECT_EQ(parse_manifest(earlier.dump(), "m"), m);
 }
 
 TEST(CaptureManifest, BucketsHaveEdges) {

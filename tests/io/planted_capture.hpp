@@ -24,6 +24,7 @@ struct planted_capture {
   double growth = 0;  ///< rows at the end are 1 + growth times as far from their mean
   std::uint64_t seed = 1;
   bool says_rope = true;
+  std::optional<frequencies_by_length> by_length{};
   json extra = json::object();  ///< fields of the manifest that the format does not name
   static constexpr index_t d = 8;
 
@@ -37,6 +38,7 @@ struct planted_capture {
     m.rate = 1;
     m.rope_stage = stage;
     if (says_rope) m.rope = rope();
+    if (m.rope) m.rope->by_length = by_length;
     for (index_t l = 0; l < layers; ++l) m.layers.push_back({l, true, std::nullopt, {0}, {0}, std::nullopt});
     m.documents.emplace();
     m.extra = extra;

@@ -76,6 +76,37 @@ TEST_F(what_if_test, of_rows_from_after_the_rotation_is_that_of_rows_from_before
   EXPECT_EQ(before_rope(post).manifest().rope_stage, "pre");
 }
 
+TEST_F(what_if_test, a_longer_document_has_the_frequencies_of_long_ones) {
+  const std::vector<double> usual = planted.rope().inv_freq, beyond{0.5, 0.05, 0.002, 0.0001};
+  planted.by_length = frequencies_by_length{100, usual, beyond};
+  const auto source = opened(planted, "c");
+  planted.by_length.reset();
+  const auto plain = opened(planted, "plain");
+  for (const index_t to : {64, 128}) {
+    const auto& frequencies = to > 100 ? beyond : usual;
+    const auto longer = what_if(source, {.context_length = to});
+    EXPECT_EQ(longer.manifest().rope->inv_freq, frequencies);
+    EXPECT_EQ(sole_rope_of(longer, 0, "")->inv_freq, frequencies);
+    const captured_rope rope{"half", 8, 1, frequencies};
+    const auto is = longer.read_layer(0), as = what_if(plain, {.context_length = to, .rope = rope}).read_layer(0),
+               back = before_rope(longer).read_layer(0), was = source.read_layer(0);
+    for (index_t i = 0; i < is.k.rows; ++i)
+      for (index_t c = 0; c < is.k.dim; ++c) {
+        EXPECT_EQ(is.view<float>().k.head(0)(i, c), as.view<float>().k.head(0)(i, c));
+        EXPECT_NEAR(back.view<float>().k.head(0)(i, c), was.view<float>().k.head(0)(i, c), 2e-6);
+      }
+  }
+  // A part of a document turned as the whole does.
+  planted.stage = "post";
+  planted.by_length = frequencies_by_length{32, beyond, usual};
+  const auto whole = opened(planted, "post"), part = whole.before(32);
+  const auto x = before_rope(part).read_layer(0), y = source.before(32).read_layer(0);
+  ASSERT_EQ(x.k.rows, y.k.rows);
+  for (index_t i = 0; i < x.k.rows; ++i)
+    EXPECT_NEAR(x.view<float>().k.head(0)(i, 0), y.view<float>().k.head(0)(i, 0), 2e-6);
+  EXPECT_EQ(sole_rope_of(what_if(part, {}), 0, "")->inv_freq, beyond);
+}
+
 TEST_F(what_if_test, holds_planes_still) {
   const auto source = opened(planted, "c");
   const auto some = what_if(source, {.rotating = [](double f) { return f < 0.05; }});
@@ -131,6 +162,25 @@ TEST_F(what_if_test, refuses_what_it_cannot_know) {
   const auto source = opened(planted, "c");
   EXPECT_QKGEOM_ERROR("a context of 64 tokens cannot be stretched to 32", what_if(source, {.context_length = 32}));
   EXPECT_QKGEOM_ERROR("more than 32 bits count", what_if(source, {.context_length = index_t{1} << 32}));
+  auto manifest = source.manifest();
+  const auto with = [&](const captured_norm& norm, std::string stage) {
+    manifest.layers[0].norm = norm;
+    manifest.rope_stage = std::move(stage);
+    return source.changed({manifest, [](captured_layer l) { return l; }, [](index_t n) { return n; }});
+  };
+  const captured_norm none{1e-5}, weighs{1e-5, std::vector<double>(8, 1.0), {1, 1, 1, 0, 1, 1, 1, 1}};
+  EXPECT_TRUE(sole_rope_of(with(none, "post"), 0, "this is why"));
+  EXPECT_QKGEOM_ERROR("weights of channels after the rotation: this is why",
+                      sole_rope_of(with(weighs, "post"), 0, "this is why"));
+  EXPECT_QKGEOM_ERROR("weighs a channel by 0", before_rope(with(weighs, "post")).read_layer(0));
+  EXPECT_NO_THROW(before_rope(with(weighs, "pre")).read_layer(0));
+  EXPECT_QKGEOM_ERROR("does not tell", [&] {
+    manifest.extra[head_parts_field] = {{"some", {0, 8}}};
+    head_part(with(none, "post"), "some");
+  }());
+  planted.by_length = frequencies_by_length{32, {1, 1, 1, 1}, {2, 2, 2, 2}};
+  opened(planted, "other");
+  EXPECT_QKGEOM_ERROR("rotary embedding differs", capture_set::open({folder / "c", folder / "other"}));
   planted.says_rope = false;
   EXPECT_QKGEOM_ERROR("does not say which", what_if(opened(planted, "silent"), {.context_length = 128}));
 }

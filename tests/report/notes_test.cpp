@@ -125,19 +125,29 @@ TEST_F(notes, an_analysis_finds_the_notes_of_its_capture) {
   auto manifest = test::sample_manifest();
   manifest.context_length = 64;  // rows end at position 16
   manifest.score_softcap = 50;
-  manifest.extra = {{"model_context", 32}, {"rope_scaling_from", 64}};
+  manifest.extra = {{"model_context", 32}};
   manifest.extra[notes_field] = {
       {{"note", "second_bos"}, {"text", "two \x1b tokens"}}, {{"note", 7}, {"text", "no"}}, 3};
   cpu_context ctx{{.threads = 1}};
   const auto report = analyse(ctx, sample_with(folder, 2, manifest));
-  EXPECT_THAT(names_of(report.notes), ElementsAre("no_errors", "few_queries", "context_unfilled", "beyond_model",
-                                                  "scaling_idle", "soft_cap", "second_bos"));
+  EXPECT_THAT(names_of(report.notes),
+              ElementsAre("no_errors", "few_queries", "context_unfilled", "beyond_model", "soft_cap", "second_bos"));
   write_csv(folder / "notes.csv", notes_table({{report.model, report.notes}}));
   const auto csv = read_csv(folder / "notes.csv");
   EXPECT_EQ(csv.column("note"), names_of(report.notes));
   EXPECT_EQ(csv.column("text").back(), "two ? tokens");
   EXPECT_EQ(csv.column("text")[csv.rows() - 2],
             "the model bends its scores by a soft cap of 50.0 logits; logits here are from before it");
+}
+
+TEST_F(notes, a_dynamic_scaling_that_never_acts_is_named) {
+  auto manifest = test::sample_manifest();
+  const auto source = sample_with(folder, 5, manifest);
+  for (const index_t from : {31, 32}) {
+    manifest.rope = captured_rope{"half", 4, 1, {1, 0.01}, 0, frequencies_by_length{from, {1, 0.01}, {}, 1e4, 2}};
+    const auto same = source.changed({manifest, [](captured_layer l) { return l; }, [](index_t n) { return n; }});
+    EXPECT_EQ(notes_of(same, report_of(100, 10, 50), {0, 31}).size(), from == 32 ? 1u : 0u);
+  }
 }
 
 TEST_F(notes, a_scale_of_the_manifest_gives_the_logits) {

@@ -12,13 +12,14 @@
 
 namespace qkgeom {
 
-/// Growth of rotated queries in some families (Ministral 3): a factor 1 + beta ln(1 + floor(position / context)).
+/// Growth of queries in some families (Ministral 3, Llama 4): a factor 1 + beta ln(1 + floor(position / context)).
 struct query_growth {
   double beta = 0;
   index_t context = 1;  ///< tokens
+  index_t first = 0;    ///< number of a document's first position
 
   QKGEOM_HD double at(index_t position) const {
-    return beta == 0 ? 1 : 1 + beta * std::log(1 + static_cast<double>(position / context));
+    return beta == 0 ? 1 : 1 + beta * std::log(1 + static_cast<double>((position + first) / context));
   }
 };
 
@@ -30,8 +31,9 @@ struct rotated_plane {
 
 /// The rotation that takes rows from their old positions to new ones.
 struct row_rotation {
-  std::vector<rotated_plane> planes;  ///< cover the first 2 planes.size() coordinates; the others stay
-  double factor = 1;                  ///< multiplies the rotated coordinates
+  std::vector<rotated_plane> planes;  ///< cover the coordinates [first, first + 2 planes.size()); the others stay
+  index_t first = 0;
+  double factor = 1;          ///< multiplies the rotated coordinates
   query_growth from{}, to{};  ///< rows are divided by `from` at the old position and multiplied by `to` at the new one
 };
 
@@ -42,7 +44,7 @@ struct rotated_slot {
   tensor_view<To, Space> y;
   const std::int32_t *from, *to;  ///< (rows) positions, tokens
   const rotated_plane* planes;
-  index_t n_planes;
+  index_t n_planes, first;  ///< they cover the coordinates [first, first + 2 n_planes)
   double factor;
   query_growth growth_from, growth_to;
 
@@ -54,7 +56,7 @@ struct rotated_slot {
     const From* source = x.data + row * x.row_stride;
     To* target = y.data + row * y.row_stride;
     if (slot >= n_planes) {
-      const index_t c = slot + n_planes;
+      const index_t outside = slot - n_planes, c = outside < first ? outside : outside + 2 * n_planes;
       for (index_t h = 0; h < x.heads; ++h, source += x.head_stride, target += y.head_stride)
         target[c] = static_cast<To>(growth * static_cast<double>(source[c]));
       return;
@@ -80,8 +82,9 @@ rotated_slot<From, To, Space> rotated_slot_of(const tensor_view<const From, Spac
   const auto n = static_cast<index_t>(rotation.planes.size());
   require(x.rows == y.rows && x.heads == y.heads && x.dim == y.dim && from.size == x.rows && to.size == x.rows,
           "rotate_rows: x, y and both positions must be of the same rows, heads and size");
-  require(2 * n <= x.dim, "rotate_rows: the rotary embedding rotates ", 2 * n, " coordinates of heads of ", x.dim);
-  return {x, y, from.data, to.data, planes, n, rotation.factor, rotation.from, rotation.to};
+  require(rotation.first + 2 * n <= x.dim, "rotate_rows: the rotary embedding rotates ", 2 * n,
+          " coordinates of heads of ", x.dim);
+  return {x, y, from.data, to.data, planes, n, rotation.first, rotation.factor, rotation.from, rotation.to};
 }
 
 }  // namespace qkgeom

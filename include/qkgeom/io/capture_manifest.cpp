@@ -8,6 +8,39 @@ namespace qkgeom {
 
 namespace {
 
+/// Reads `longrope` or `dynamic` of a rotary embedding, which earlier captures had beside it.
+void read_by_length(const json_value& v, captured_rope& rope) {
+  for (const char* kind : {"longrope", "dynamic"}) {
+    if (!v.has(kind)) continue;
+    const json_value from = v[kind];
+    auto& l = rope.by_length.emplace();
+    l.context = from["context"].integer(1, largest_position);
+    if (kind == std::string_view("longrope")) {
+      l.usual = from["short"].numbers();
+      l.beyond = from["long"].numbers();
+      from.expect(l.usual.size() == rope.inv_freq.size() && l.beyond.size() == rope.inv_freq.size(),
+                  "as many frequencies as inv_freq");
+    } else {
+      l.theta = from["theta"].positive();
+      l.factor = from["factor"].positive();
+      from.expect(rope.rotary_dim > 2, "of more than one rotated pair");
+      const auto f = default_frequencies(l.theta, rope.rotary_dim);
+      l.usual.assign(f.begin(), f.end());
+    }
+  }
+}
+
+captured_norm read_norm(const json_value& v, index_t head_dim) {
+  captured_norm norm{.eps = v["eps"].number()};
+  v["eps"].expect(norm.eps >= 0, "a number >= 0");
+  for (const auto& [field, weights] : {std::pair{"query", &norm.query}, std::pair{"key", &norm.key}}) {
+    if (!v.has(field)) continue;
+    *weights = v[field].numbers();
+    v[field].expect(static_cast<index_t>(weights->size()) == head_dim, "a weight for each coordinate of a head");
+  }
+  return norm;
+}
+
 captured_rope read_rope(const json_value& v, index_t head_dim) {
   captured_rope rope;
   rope.style = v["style"].string();
@@ -18,6 +51,7 @@ captured_rope read_rope(const json_value& v, index_t head_dim) {
   rope.inv_freq = v["inv_freq"].numbers();
   v["inv_freq"].expect(2 * static_cast<index_t>(rope.inv_freq.size()) == rope.rotary_dim,
                        "a frequency for each two of rotary_dim coordinates");
+  read_by_length(v, rope);
   return rope;
 }
 
@@ -36,6 +70,7 @@ captured_layer_info read_layer_info(const json_value& v, const captured_model& m
   l.rope = v["rope"].is_object() || v["rope"].boolean();
   if (own) l.rope_parameters = read_rope(v[v["rope"].is_object() ? "rope" : "rope_parameters"], model.head_dim);
   if (v.has("window")) l.window = v["window"].integer(1, largest_position);
+  if (v.has("norm")) l.norm = read_norm(v["norm"], model.head_dim);
   l.query_heads = read_heads(v["query_heads"], model.n_query_heads);
   l.key_heads = read_heads(v["key_heads"], model.n_key_heads);
   return l;
@@ -79,6 +114,7 @@ captured_model read_model(const json_value& v) {
   m.n_layers = v["n_layers"].integer(1, 1 << 20);
   m.n_query_heads = v["n_query_heads"].integer(1, 1 << 20);
   m.n_key_heads = v["n_key_heads"].integer(1, m.n_query_heads);
+  if (v.has("context")) m.context = v["context"].integer(1);
   return m;
 }
 
@@ -90,6 +126,7 @@ void read_optional(const json_value& v, capture_manifest& m) {
   text("compute_dtype", m.compute_dtype);
   text("family", m.family);
   if (v.has("rope")) m.rope = read_rope(v["rope"], m.model.head_dim);
+  if (m.rope && v.has("longrope")) read_by_length(v, *m.rope);
   m.score_scale = v.positive("score_scale");
   m.score_softcap = v.positive("score_softcap");
   if (v.has("written_by")) m.written_by = v["written_by"].name();
@@ -108,9 +145,9 @@ void read_optional(const json_value& v, capture_manifest& m) {
   }
   for (const auto& [name, value] : v.raw().items()) {
     static const std::set<std::string_view> known{
-        "format",     "version", "model",    "context_length", "bucket",        "rate",
-        "rope_stage", "seed",    "examples", "revision",       "compute_dtype", "family",
-        "rope",       "layers",  "shards",   "written_by",     "score_scale",   "score_softcap"};
+        "format", "version",    "model",       "context_length", "bucket",  "rate", "rope_stage",
+        "seed",   "examples",   "revision",    "compute_dtype",  "family",  "rope", "layers",
+        "shards", "written_by", "score_scale", "score_softcap",  "longrope"};
     if (!known.count(name)) m.extra[name] = value;
   }
 }
@@ -158,6 +195,17 @@ index_t capture_manifest::usual_bucket_size() const {
   return sixteenth_of(context_length);
 }
 
+row_steps capture_manifest::steps_of(const captured_layer_info& l) const {
+  row_steps steps{rope_of(l), l.norm, {}};
+  if (const auto at = extra.find("query_growth"); at != extra.end()) {
+    const json_value v(*at, "query_growth");
+    const bool unrotated = v.has("layers");  // of layers without rotary embedding, which count positions from 1
+    if (unrotated != l.rope)
+      steps.growth = {v["beta"].number(), v["context"].integer(1, largest_position), unrotated ? 1 : 0};
+  }
+  return steps;
+}
+
 std::vector<index_t> capture_manifest::key_of_query(const captured_layer_info& l) const {
   std::vector<index_t> map;
   for (const index_t h : l.query_heads) {
@@ -179,6 +227,10 @@ ordered to_ordered(const captured_rope& r) {
   if (r.first > 0) j["first"] = r.first;
   j["attention_factor"] = r.attention_factor;
   j["inv_freq"] = r.inv_freq;
+  if (r.by_length && !r.by_length->beyond.empty())
+    j["longrope"] = {{"context", r.by_length->context}, {"short", r.by_length->usual}, {"long", r.by_length->beyond}};
+  else if (r.by_length)
+    j["dynamic"] = {{"context", r.by_length->context}, {"theta", r.by_length->theta}, {"factor", r.by_length->factor}};
   return j;
 }
 
@@ -188,6 +240,11 @@ ordered to_ordered(const captured_layer_info& l) {
   j["query_heads"] = l.query_heads;
   j["key_heads"] = l.key_heads;
   if (l.rope_parameters) j["rope_parameters"] = to_ordered(*l.rope_parameters);
+  if (l.norm) {
+    j["norm"] = {{"eps", l.norm->eps}};
+    if (!l.norm->query.empty()) j["norm"]["query"] = l.norm->query;
+    if (!l.norm->key.empty()) j["norm"]["key"] = l.norm->key;
+  }
   return j;
 }
 
@@ -221,6 +278,7 @@ std::string manifest_text(const capture_manifest& m, int indent) {
                 {"n_layers", m.model.n_layers},
                 {"n_query_heads", m.model.n_query_heads},
                 {"n_key_heads", m.model.n_key_heads}};
+  if (m.model.context > 0) j["model"]["context"] = m.model.context;
   j["context_length"] = m.context_length;
   j["bucket"] = {{"kind", m.bucket.kind}, {"size", m.bucket.size}};
   j["rate"] = m.rate;

@@ -10,10 +10,11 @@
 #include <type_traits>
 #include <vector>
 
+#include "qkgeom/context/row_rotation.hpp"
 #include "qkgeom/core/buckets.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/json.hpp"
-#include "qkgeom/rotary/rotation_between.hpp"
+#include "qkgeom/rotary/captured_rope.hpp"
 #include "qkgeom/sampling/head_draw.hpp"
 
 namespace qkgeom {
@@ -30,6 +31,7 @@ inline constexpr index_t max_query_buckets = 4096;
 struct captured_model {
   std::string name, model_type, config_sha256;
   index_t head_dim = 0, n_layers = 0, n_query_heads = 0, n_key_heads = 0;
+  index_t context = 0;  ///< tokens, its max_position_embeddings; 0: not known
   bool operator==(const captured_model&) const = default;
 };
 
@@ -59,6 +61,17 @@ struct captured_document {
   bool operator==(const captured_document&) const = default;
 };
 
+/// The norm of each head after the rotation: x / sqrt(mean(x^2) + eps), times weights by channel.
+struct captured_norm {
+  double eps = 0;
+  std::vector<double> query{}, key{};  ///< (head_dim) weights; empty: none
+  bool divided = false;  ///< rows from before the rotation are divided by their size already (`before_rope`)
+
+  /// Whether it does not commute with the rotation.
+  bool weighs() const { return !query.empty() || !key.empty(); }
+  bool operator==(const captured_norm&) const = default;
+};
+
 /// A layer of a capture. Heads are the model's indices in the order of the tensors' axis 1; `window` in tokens;
 /// `rope_parameters` only if layers differ.
 struct captured_layer_info {
@@ -67,7 +80,15 @@ struct captured_layer_info {
   std::optional<index_t> window;
   std::vector<index_t> query_heads, key_heads;
   std::optional<captured_rope> rope_parameters;
+  std::optional<captured_norm> norm{};
   bool operator==(const captured_layer_info&) const = default;
+};
+
+/// The steps of a layer from rows before the rotary embedding (`rope_stage` pre) to the rows that enter q.k, in order.
+struct row_steps {
+  std::optional<captured_rope> rope{};
+  std::optional<captured_norm> norm{};
+  query_growth growth{};  ///< of queries
 };
 
 /// A shard of a capture folder: its documents, the number of its rows (queries and keys of all layers), and the SHA-256
@@ -118,6 +139,8 @@ struct capture_manifest {
             " has rotary embeddings, but the capture does not say which (inv_freq)");
     return found;
   }
+  /// Returns the steps of a layer's rows. Throws `error` if the capture does not state them.
+  row_steps steps_of(const captured_layer_info& l) const;
   /// Counts the captured query heads of all layers.
   index_t query_heads() const {
     index_t n = 0;

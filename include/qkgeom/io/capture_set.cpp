@@ -92,9 +92,27 @@ std::vector<captured_document> capture_set::listed_documents() const {
     if (const auto& listed = captures_[c].manifest().documents)
       for (auto e : *listed) {
         e.index += offset_[c];
-        for (const auto& step : changes_) e.tokens = step->tokens(e.tokens);
-        if (holds(e.index)) all.push_back(std::move(e));
+        if (!holds(e.index)) continue;
+        e.tokens = tokens_of(e).now;
+        all.push_back(std::move(e));
       }
+  return all;
+}
+
+capture_set::document_tokens capture_set::tokens_of(const captured_document& e) const {
+  document_tokens found{e.tokens, e.tokens};
+  for (const auto& step : changes_) {
+    found.now = step->tokens(found.now);
+    if (step->rotates) found.rotated = found.now;
+  }
+  return found;
+}
+
+std::map<index_t, capture_set::document_tokens> capture_set::tokens() const {
+  std::map<index_t, document_tokens> all;
+  for (std::size_t c = 0; c < captures_.size(); ++c)
+    if (const auto& listed = captures_[c].manifest().documents)
+      for (const auto& e : *listed) all[e.index + offset_[c]] = tokens_of(e);
   return all;
 }
 
@@ -211,6 +229,7 @@ void capture_set::check_same_model(const capture& c) const {
   same(untrained_seed(first) == untrained_seed(m), "seed of untrained weights");
   same(first.rope_stage == m.rope_stage, "rope_stage");
   same(first.layers == m.layers, "list of layers and heads");
+  same(first.rope == m.rope, "rotary embedding");
 }
 
 /// Sorts the captures by part number if all are parts of one.
@@ -277,6 +296,8 @@ capture_set head_part(const capture_set& source, const std::string& name) {
   auto manifest = source.manifest();
   const std::string where = source.captures()[0].path().string();
   const auto part = find_head_part(manifest, name, where);
+  for (const auto& l : manifest.layers)
+    require(!l.norm, where, ": layer ", l.layer, " norms whole heads after the rotation, which a part does not tell");
   if (!manifest.score_scale) manifest.score_scale = 1 / std::sqrt(static_cast<double>(manifest.model.head_dim));
   manifest.model.name += ", " + name + " part of heads";
   manifest.model.head_dim = part.end - part.first;

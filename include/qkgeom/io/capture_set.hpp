@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,7 +25,7 @@ class capture_set {
  public:
   capture_set(capture one) : capture_set(std::vector<capture>{std::move(one)}) {}
   /// Joins captures. Throws `error` naming the capture that differs from the first in its model, layers, heads, context
-  /// length or RoPE stage, and if one part of a capture is there twice.
+  /// length, RoPE stage or rotary embedding, and if one part of a capture is there twice.
   explicit capture_set(std::vector<capture> captures);
   /// Opens folders or single files. Throws `error` if one is named twice: its documents would count twice.
   static capture_set open(const std::vector<std::filesystem::path>& paths);
@@ -39,6 +40,13 @@ class capture_set {
   index_t documents() const { return documents_; }
   /// Lists the documents of the manifests, numbered over all captures.
   std::vector<captured_document> listed_documents() const;
+  /// Tokens of a document: as it counts now, and as it had when its rows were rotated, which the frequencies of some
+  /// models depend on.
+  struct document_tokens {
+    index_t now = 0, rotated = 0;
+  };
+  /// Those of the documents that the manifests list, by number.
+  std::map<index_t, document_tokens> tokens() const;
   index_t n_shards() const { return static_cast<index_t>(shards_.size()); }
   /// Returns the bytes of the shards' files.
   index_t bytes() const {
@@ -72,6 +80,7 @@ class capture_set {
     capture_manifest manifest;
     std::function<captured_layer(captured_layer)> rows;  ///< changes a layer's rows
     std::function<index_t(index_t)> tokens;              ///< changes a document's number of tokens
+    bool rotates = false;                                ///< `rows` rotates rows as documents of `tokens` have them
   };
   /// Returns the same captures changed by `c` after earlier changes. Moments of every token and sums of the forward
   /// pass count as absent.
@@ -85,6 +94,7 @@ class capture_set {
  private:
   void check_same_model(const capture& c) const;
   void order_parts();
+  document_tokens tokens_of(const captured_document& e) const;
   /// Returns whether the set includes a document, by its number over all captures.
   bool holds(index_t document) const;
 

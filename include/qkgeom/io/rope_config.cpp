@@ -87,7 +87,7 @@ void read_longrope(const scaling_fields& from, rope_description& rope) {
   const double factor = from.dictionary.positive("factor").value_or(static_cast<double>(from.context) / original);
   const double usual = factor > 1 ? std::sqrt(1 + std::log(factor) / std::log(original)) : 1;
   rope.attention_factor = from.dictionary.positive("attention_factor").value_or(usual);
-  rope.scaled_context = from.context;
+  rope.scaled_context = stretched(original, factor);
 }
 
 /// Reads a "proportional" embedding: a head's first pairs rotate as in a fully rotated head, the others stay.
@@ -111,6 +111,23 @@ std::vector<double> numbers_after_colons(const std::string& text, std::size_t co
   }
   require(numbers.size() == count, "rope scaling '", text, "' must have ", count, " numbers, not ", numbers.size());
   return numbers;
+}
+
+/// The longrope of a config.json, or of a file that holds its dictionary alone, as the fields of one dictionary.
+json longrope_fields(const std::string& path) {
+  const json file = read_json(path);
+  const json_value config(file, path);
+  const json_value dictionary = rope_dictionary(config).value_or(config);
+  json patch{{"rope_type", "longrope"}};
+  for (const char* field : {"short_factor", "long_factor", "factor", "attention_factor"})
+    if (const auto* given = dictionary.find(field)) patch[field] = *given;
+  const auto original = config.positive(original_field), inside = dictionary.positive(original_field);
+  require(patch.contains("short_factor") && patch.contains("long_factor") && (original || inside), path,
+          " has no short_factor, long_factor or ", original_field, ", which longrope needs");
+  patch[original_field] = static_cast<index_t>(original.value_or(inside.value_or(0)));
+  if (const auto context = config.positive("max_position_embeddings"); context && !patch.contains("factor"))
+    patch["factor"] = *context / patch[original_field].get<double>();
+  return patch;
 }
 
 }  // namespace
@@ -189,6 +206,7 @@ rope_description read_rope_dictionary(const json_value& config, const std::optio
 
 json rope_scaling_fields(const std::string& text) {
   const std::string type = text.substr(0, text.find(':'));
+  if (type == "longrope" && text.size() > type.size()) return longrope_fields(text.substr(type.size() + 1));
   json patch{{"rope_type", type == "none" ? "default" : type}};
   const auto set = [&](std::initializer_list<const char*> names) {
     const auto numbers = numbers_after_colons(text, names.size());
@@ -209,7 +227,7 @@ json rope_scaling_fields(const std::string& text) {
     set({"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"});
   else
     fail("rope scaling '", text, "' is not known; known: none, linear:FACTOR, dynamic:FACTOR, ",
-         "yarn:FACTOR:CONTEXT, llama3:FACTOR:LOW:HIGH:CONTEXT");
+         "yarn:FACTOR:CONTEXT, llama3:FACTOR:LOW:HIGH:CONTEXT, longrope:FILE");
   return patch;
 }
 

@@ -31,8 +31,9 @@ rope_description read_rope(const json_value& config, index_t head_dim, index_t c
 rope_description read_rope_dictionary(const json_value& config, const std::optional<json_value>& dictionary,
                                       index_t head_dim, index_t context, const rope_defaults& defaults);
 
-/// Returns the fields of `rope_scaling` for a text: "none", "linear:FACTOR", "dynamic:FACTOR", "yarn:FACTOR:CONTEXT" or
-/// "llama3:FACTOR:LOW:HIGH:CONTEXT". Throws `error` on any other.
+/// Returns the fields of `rope_scaling` for a text: "none", "linear:FACTOR", "dynamic:FACTOR", "yarn:FACTOR:CONTEXT",
+/// "llama3:FACTOR:LOW:HIGH:CONTEXT", or "longrope:FILE", a config.json with such a scaling. Throws `error` on any
+/// other.
 json rope_scaling_fields(const std::string& text);
 
 }  // namespace qkgeom

@@ -88,12 +88,14 @@ void note_model_context(const capture_manifest& manifest, std::vector<report_not
                    "model made for " + tokens + " tokens"});
 }
 
-/// Notes a scaling of the rotary embedding that is idle in this context, from the field that qkgeom capture writes.
+/// Notes a dynamic scaling of the rotary embedding that does nothing in so short a context.
 void note_idle_scaling(const capture_manifest& manifest, std::vector<report_note>& notes) {
-  const auto from = manifest.extra.find("rope_scaling_from");
-  if (from == manifest.extra.end() || !from->is_number_integer()) return;
+  const auto& rope = manifest.rope;
+  if (!rope || !rope->by_length || !rope->by_length->beyond.empty()) return;
+  const index_t from = rope->by_length->context;
+  if (manifest.context_length > from) return;
   notes.push_back({"scaling_idle",
-                   "the scaling of the rotary embedding acts past " + std::to_string(from->get<index_t>()) +
+                   "the scaling of the rotary embedding acts past " + std::to_string(from) +
                        " tokens, and never in a context of " + std::to_string(manifest.context_length),
                    "scaling never acts"});
 }

@@ -67,8 +67,8 @@ inline std::vector<float> llama3_frequencies(std::vector<float> inv_freq, const 
 
 inline std::vector<float> yarn_frequencies(double theta, index_t d, const yarn_scaling& scaling);
 
-/// Returns the frequencies of dynamic scaling for a document of `tokens` tokens.
-inline std::vector<float> dynamic_frequencies(const rope_description& rope, index_t tokens);
+/// Returns the frequencies of dynamic scaling for a document of `tokens` tokens, of d rotated channels.
+inline std::vector<float> dynamic_frequencies(double theta, const dynamic_scaling& scaling, index_t d, index_t tokens);
 
 /// Returns the frequencies of any scaling for a document of `tokens` tokens.
 inline std::vector<float> frequencies_of(const rope_description& rope, index_t tokens);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <numbers>
 #include <optional>
 #include <vector>
@@ -57,6 +58,8 @@ struct head_planes {
 struct plane_options {
   index_t pairs = 2048;  ///< drawn in each document, of a query and an earlier key
   std::uint64_t seed = 0;
+  /// Frequencies of the planes in a document of that number, where they differ between documents.
+  std::function<std::vector<double>(std::int32_t document)> frequencies{};
 };
 
 /// Measures the planes of each query head of a layer, from its rows before the rotary embedding `rope` (empty: a NoPE

@@ -3,32 +3,13 @@
 
 #include <cmath>
 #include <cstddef>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "qkgeom/context/row_rotation.hpp"
 #include "qkgeom/core/error.hpp"
+#include "qkgeom/rotary/captured_rope.hpp"
 
 namespace qkgeom {
-
-/// Rotary embedding as applied to coordinates [first, first + rotary_dim): `style` is "half" or "interleaved".
-struct captured_rope {
-  std::string style;
-  index_t rotary_dim = 0;
-  double attention_factor = 1;
-  std::vector<double> inv_freq;
-  index_t first = 0;
-  bool operator==(const captured_rope&) const = default;
-};
-
-/// Returns the two coordinates that plane p of a rotary embedding rotates: (2p, 2p + 1) if it is interleaved, else (p,
-/// p + number of planes), counted from its first coordinate.
-inline std::pair<std::size_t, std::size_t> plane_of(const captured_rope& rope, std::size_t p) {
-  const auto first = static_cast<std::size_t>(rope.first);
-  return rope.style == "interleaved" ? std::pair{first + 2 * p, first + 2 * p + 1}
-                                     : std::pair{first + p, first + p + rope.inv_freq.size()};
-}
 
 /// Returns the rotation that replaces embedding `applied` (null: none) at old positions by `wanted` at new ones, with
 /// attention factors, for `rotate_rows` of a context. Throws `error` if the two rotate different planes.
@@ -37,7 +18,9 @@ inline row_rotation rotation_between(const captured_rope* applied, const capture
                        applied->inv_freq.size() == wanted.inv_freq.size()),
           "rotary embeddings of ", applied ? applied->inv_freq.size() : 0, " and ", wanted.inv_freq.size(),
           " planes, or of two styles, do not rotate the same planes");
-  row_rotation rotation{.planes = {}, .factor = wanted.attention_factor / (applied ? applied->attention_factor : 1)};
+  row_rotation rotation{.planes = {},
+                        .first = wanted.first,
+                        .factor = wanted.attention_factor / (applied ? applied->attention_factor : 1)};
   for (std::size_t p = 0; p < wanted.inv_freq.size(); ++p) {
     const auto [first, second] = plane_of(wanted, p);
     rotation.planes.push_back({static_cast<index_t>(first), static_cast<index_t>(second),
@@ -51,13 +34,20 @@ class vector_rotation {
  public:
   /// Rotates as `rope` does over a number of tokens, which need not be whole, without its attention factor.
   vector_rotation(const captured_rope& rope, double tokens)
-      : vector_rotation(rotation_between(nullptr, rope).planes, 1, 0, tokens) {}
+      : vector_rotation({.planes = rotation_between(nullptr, rope).planes}, 0, tokens) {}
+  /// The rotation of rows from position `at` to position `to`.
+  vector_rotation(const row_rotation& rotation, double at, double to) {
+    planes_.reserve(rotation.planes.size());
+    for (const rotated_plane& p : rotation.planes) {
+      const double angle = to * p.to - at * p.from;
+      planes_.push_back({p.first, p.second, rotation.factor * std::cos(angle), rotation.factor * std::sin(angle)});
+    }
+  }
 
   /// Returns the rotation that replaces `applied` (null: none) at position `at` by `wanted` at position `to`, with
   /// attention factors. Throws `error` if the two rotate different planes.
   static vector_rotation between(const captured_rope* applied, double at, const captured_rope& wanted, double to) {
-    const row_rotation rotation = rotation_between(applied, wanted);
-    return {rotation.planes, rotation.factor, at, to};
+    return {rotation_between(applied, wanted), at, to};
   }
 
   template <class X>
@@ -74,13 +64,6 @@ class vector_rotation {
     index_t first, second;
     double cos, sin;
   };
-  vector_rotation(const std::vector<rotated_plane>& rotation, double factor, double at, double to) {
-    planes_.reserve(rotation.size());
-    for (const rotated_plane& p : rotation) {
-      const double angle = to * p.to - at * p.from;
-      planes_.push_back({p.first, p.second, factor * std::cos(angle), factor * std::sin(angle)});
-    }
-  }
 
   std::vector<plane> planes_;
 };

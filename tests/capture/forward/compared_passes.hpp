@@ -162,7 +162,7 @@ inline std::map<std::string, std::vector<double>> softmax_of(const forward_fixtu
       if (h != 1) layer.query_heads.push_back(h);
     if (l != 1) manifest.layers.push_back(layer);
   }
-  add_sinks(manifest, d, model);
+  add_weights(manifest, d, model);
   statistics_store store(manifest, d, uniform_buckets{16}.edges(manifest.context_length), true, false);
   store.add_documents(static_cast<index_t>(documents.size()), 0);
   const auto pass = make(d, model, compute_type::f32, d.n_layers() - 1, pool);

@@ -109,6 +109,10 @@ const std::vector<feature>& features() {
       {"granite", "scaled residual", no_residual_scale},
       {"granite", "scale of scores", [](auto& d) { d.score_scale.reset(); }},
       {"granite", "bias of the feed-forward", [](auto& d) { d.feed_forward_bias = false; }},
+      {"granite-hybrid", "scaled embedding", [](auto& d) { d.embedding_scale = 1; }},
+      {"granite-hybrid", "scale of scores", [](auto& d) { d.score_scale.reset(); }},
+      {"granite-hybrid", "rotation", [](auto& d) { d.layers[0].rope = false; }},
+      {"granite-hybrid-nope", "no rotation", [](auto& d) { d.layers[0].rope = true; }},
       {"seed-oss", "bias of q, k, v", no_qkv_bias},
       {"hunyuan-dense", "norm after the rotation", [](auto& d) { d.qk = qk_norm::each_head; }},
       {"hunyuan-dense", "alpha", [](auto& d) { d.rope.inv_freq = default_frequencies(1e3, d.rope.rotary_dim); }},
@@ -212,6 +216,28 @@ TEST(families, mllama_skips_layers_for_images) {
   EXPECT_EQ(run_fixture(f, d, compute_type::f32).count("layer.1.q"), 0u);
 }
 
+// Base models are saved without the outer name of their tensors.
+TEST(families, checkpoints_of_base_models_are_read) {
+  for (const auto& [family, inner] : {std::pair{"llama-linear", ""}, {"gpt-neox", ""}, {"gemma3", "language_model."}}) {
+    const forward_fixture f = family_fixture(family);
+    const std::string outer = find_prefix(f.description(), checkpoint(f.folder));
+    const safetensors_file original(f.folder + "/model.safetensors");
+    std::vector<tensor_to_write> written;
+    for (const auto& t : original.tensors())
+      if (t.name.starts_with(outer))
+        written.push_back({inner + t.name.substr(outer.size()),
+                           "BF16",
+                           t.shape,
+                           std::as_bytes(std::span(original.values<bf16>(t))),
+                           {}});
+    const test::scratch_folder folder;
+    write_safetensors(folder / "model.safetensors", written);
+    EXPECT_EQ(run_fixture({f.file, folder.path().string()}, f.description(), compute_type::f32),
+              run_fixture(f, f.description(), compute_type::f32))
+        << family;
+  }
+}
+
 /// A family's checkpoint with some tensors quantised, and with the same values written out in bf16.
 struct quantised_and_plain {
   forward_fixture f;
@@ -275,6 +301,13 @@ TEST(families, fp8_weights_are_value_times_scale) {
   });
   EXPECT_GT(scales.size(), 10u);
   both.equal_rows();
+  // In f32 nothing is rounded.
+  const auto& [name, code] = *codes.begin();
+  const auto shape = safetensors_file(f.folder + "/model.safetensors").find(name)->shape;
+  std::vector<float> row(static_cast<std::size_t>(shape[1]));
+  checkpoint(both.folder / "quantised").read(name, shape, 0, 1, false, row.data());
+  for (std::size_t i = 0; i < row.size(); ++i)
+    EXPECT_EQ(row[i], static_cast<float>(e4m3(code[i]) * static_cast<double>(static_cast<float>(scales[name]))));
   EXPECT_TRUE(checkpoint(both.folder / "quantised").has_fp8());
   EXPECT_FALSE(checkpoint(both.folder / "plain").has_fp8());
   json config = read_json(f.folder + "/config.json");

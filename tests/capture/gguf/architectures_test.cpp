@@ -93,6 +93,31 @@ TEST(gguf_architectures, tensors_are_those_of_the_converted_checkpoint) {
   }
 }
 
+/// Granite 4.0's dense models keep keys of state spaces and experts that they do not have.
+TEST(gguf_architectures, granite_4_says_sizes_of_layers_that_it_lacks) {
+  const test::scratch_folder folder;
+  const auto written = [&](const json& key_heads) {
+    auto file = test::loaded_gguf("granite");
+    for (auto& [key, value] : file.keys)
+      if (key == "granite.attention.head_count_kv") value = key_heads;
+    for (const char* key :
+         {"granite.ssm.state_size", "granite.ssm.inner_size", "granite.expert_shared_feed_forward_length"})
+      file.keys.emplace_back(key, 256);
+    file.keys.emplace_back("granite.expert_count", 0);
+    test::put(folder / "m.gguf", file.bytes());
+    return folder / "m.gguf";
+  };
+  const index_t n = read_description(gguf_model(test::gguf_fixture("granite")).config()).key_heads;
+  const auto layers = static_cast<std::size_t>(gguf_model(test::gguf_fixture("granite")).config()["num_hidden_layers"]);
+  EXPECT_LE(worst_distance("granite", written(std::vector(layers, n))), 1e-4);
+  std::vector<index_t> mixed(layers, n);
+  mixed.back() = 0;
+  const auto file = written(mixed);
+  EXPECT_QKGEOM_ERROR("a number of key heads for each layer", gguf_model{file});
+  const auto& granite = find_architecture("granite", json::object(), "m");
+  EXPECT_QKGEOM_ERROR("blk.0.ssm_in.weight", name_of_tensor(granite, "blk.0.ssm_in.weight", "m"));
+}
+
 /// What llama.cpp takes for granted, and the heads of its own form of latent attention.
 TEST(gguf_architectures, what_a_file_does_not_say_is_that_of_the_released_models) {
   const auto read = [](const char* name) { return read_description(gguf_model(test::gguf_fixture(name)).config()); };

@@ -26,7 +26,7 @@ const std::string qwen3_8b = R"({"model_type": "qwen3", "hidden_size": 4096, "in
     "max_position_embeddings": 40960, "rope_theta": 1000000, "rms_norm_eps": 1e-6})";
 
 /// A model's folder with a config.json alone.
-class estimate : public ::testing::Test {
+class estimates : public ::testing::Test {
  protected:
   capture_estimate plan(const std::string& name, const std::string& config) {
     test::put(folder / "config.json", config);
@@ -46,7 +46,7 @@ class estimate : public ::testing::Test {
   std::string printed;
 };
 
-TEST_F(estimate, a_protocol_is_planned_from_config_json_alone) {
+TEST_F(estimates, a_protocol_is_planned_from_config_json_alone) {
   const auto e = plan("qwen3-8b", qwen3_8b);
   EXPECT_EQ(e.query_heads, 300);
   EXPECT_EQ(e.manifest.layers.size(), 36u);
@@ -87,7 +87,7 @@ std::size_t pages_in_memory(const std::filesystem::path& path, std::size_t first
                                                 [](unsigned char flags) { return (flags & 1) != 0; }));
 }
 
-TEST_F(estimate, a_gguf_file_is_planned_from_its_header_alone) {
+TEST_F(estimates, a_gguf_file_is_planned_from_its_header_alone) {
   const auto original = folder / "original";
   std::filesystem::create_directory(original);
   test::write_original("qwen3", original);
@@ -114,7 +114,7 @@ TEST_F(estimate, a_gguf_file_is_planned_from_its_header_alone) {
   EXPECT_THAT(test::message_of([&] { plan_of(file); }), HasSubstr("the file ends within tensor"));
 }
 
-TEST_F(estimate, losses_take_whole_layers_and_a_piece_of_the_output_matrix) {
+TEST_F(estimates, losses_take_whole_layers_and_a_piece_of_the_output_matrix) {
   test::put(folder / "config.json", qwen3_8b);
   capture_options o;
   o.model.path = folder.path();
@@ -131,7 +131,7 @@ TEST_F(estimate, losses_take_whole_layers_and_a_piece_of_the_output_matrix) {
 }
 
 // Softmax statistics and losses are in memory until their shard is written; for short documents they are most of it.
-TEST_F(estimate, the_sums_of_softmax_and_losses_are_counted) {
+TEST_F(estimates, the_sums_of_softmax_and_losses_are_counted) {
   capture_options o;
   o.model.path = std::filesystem::path(QKGEOM_EXAMPLE_DATA) / "kjv-smollm3" / "stage1-step-1000";
   o.selection.max_length = 64;
@@ -149,7 +149,7 @@ TEST_F(estimate, the_sums_of_softmax_and_losses_are_counted) {
   EXPECT_THAT(text.str(), HasSubstr("and 27.4 MB of softmax and losses"));
 }
 
-TEST_F(estimate, heads_of_layers_without_data_are_counted_and_passed_over) {
+TEST_F(estimates, heads_of_layers_without_data_are_counted_and_passed_over) {
   const auto e = plan(
       "llama3.2-11b",
       R"({"model_type": "mllama", "text_config": {"model_type": "mllama_text_model", "rope_scaling": {"rope_type": "llama3",

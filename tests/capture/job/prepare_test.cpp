@@ -59,6 +59,19 @@ TEST(rope_in_force, follows_the_length_of_documents) {
       "tokens");
 }
 
+TEST(rope_in_force, names_the_factors_that_documents_have) {
+  const auto phi3 = read_description(read_json(std::filesystem::path(QKGEOM_TEST_DATA) / "families/phi3/config.json"));
+  const auto of_short = rope_in_force(phi3, 256, {12, 64}), of_both = rope_in_force(phi3, 256, {12, 80, 65});
+  EXPECT_THAT(of_short, testing::StartsWith("longrope, factor 1 (plane 0) to 1.6 (plane 3), base 1000"));
+  EXPECT_THAT(of_both, testing::StartsWith("longrope, factor 1 (plane 0) to 1.6 (plane 3) in documents of up to 64 "
+                                           "tokens, factor 1 (plane 0) to 4 (plane 3) in one of 80, base 1000"));
+  EXPECT_EQ(rope_in_force(phi3, 256, {65, 256}), rope_in_force(phi3, 256));
+  const auto dynamic = read_description(with_rope_scaling(plain_model, "dynamic:2"));
+  EXPECT_THAT(rope_in_force(dynamic, 32768, {10, 32768}),
+              testing::StartsWith("dynamic, factor 1 in documents of up to 8192 tokens, factor 1 (plane 0) to 7 (plane "
+                                  "63) in one of 32768, base 500000"));
+}
+
 TEST(rope_in_force, names_layers_with_another_embedding_and_those_without) {
   EXPECT_EQ(
       rope_of_family("gemma3-text", 256),

@@ -605,14 +605,14 @@ TEST_F(job, a_length_beyond_the_models_context_is_noted) {
     options.model.rope_scaling = scaling;
     options.run.out = folder / scaling;
     EXPECT_EQ(run().note, "") << "the scaling stretches the context";
-    EXPECT_FALSE(capture::open(options.run.out).manifest().extra.contains("rope_scaling_from"));
   }
   options.run.out = folder / "short";
   options.selection.max_length = 512;
   run();
   EXPECT_THAT(notes.str(), HasSubstr("dynamic scaling of the rotary embedding acts past 512 tokens, and never in a "
                                      "context of 512"));
-  EXPECT_EQ(capture::open(options.run.out).manifest().extra["rope_scaling_from"], 512);
+  EXPECT_EQ(capture::open(options.run.out).manifest().rope->by_length->context, 512);
+  EXPECT_EQ(capture::open(options.run.out).manifest().model.context, 512);
   const char* const too_short =
       "note: the dynamic scaling of the rotary embedding acts past 512 tokens, and the longest document has 3\n";
   EXPECT_THAT(notes.str(), testing::Not(HasSubstr(too_short))) << "the context ends there";
@@ -831,7 +831,7 @@ TEST(sinks, of_captured_heads_are_in_the_manifest) {
   const auto f = family_fixture("gpt-oss");
   const auto d = f.description();
   capture_manifest m = plan_capture(d, "m", "", {.head_list = {{0, 3}, {1, 0}, {1, 5}}, .include_windowed = true});
-  add_sinks(m, d, checkpoint(f.folder));
+  add_weights(m, d, checkpoint(f.folder));
   const safetensors_file weights(f.folder + "/model.safetensors");
   const auto first = weights.values<bf16>("model.layers.0.self_attn.sinks"),
              second = weights.values<bf16>("model.layers.1.self_attn.sinks");

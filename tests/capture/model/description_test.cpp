@@ -399,6 +399,54 @@ TEST(plan, layers_without_queries_and_keys_are_refused_by_name) {
   EXPECT_THAT(test::message_of([&] { choose_layers(d, {.layers = {4}}); }), HasSubstr("gated delta net"));
 }
 
+/// Phi 3.5 and 4 mini, Ministral 8B: a window that no document fills, as transformers' mask says too.
+TEST(plan, a_window_that_is_not_shorter_than_the_context_is_none) {
+  const json ministral =
+      with(llama(), {{"model_type", "mistral"}, {"sliding_window", 32768}, {"rope_scaling", nullptr}});
+  const auto planned = [&](index_t context, const selection_options& options) {
+    return plan_capture(read_description(with(ministral, {{"max_position_embeddings", context}})), "m", "", options);
+  };
+  const auto all = planned(32768, {.max_length = 512});
+  EXPECT_EQ(all.layers.size(), 16u);
+  EXPECT_EQ(all.layers[0].window, std::nullopt);
+  EXPECT_QKGEOM_ERROR("every layer of the model has a sliding window", planned(32769, {.max_length = 512}));
+  EXPECT_QKGEOM_ERROR("every layer of the model has a sliding window", planned(32768, {.max_length = 32769}));
+  EXPECT_EQ(planned(32768, {.max_length = 32769, .include_windowed = true}).layers[0].window, 32768);
+  const json phi{{"model_type", "phi3"},
+                 {"max_position_embeddings", 131072},
+                 {"sliding_window", 262144},
+                 {"original_max_position_embeddings", 4096}};
+  EXPECT_EQ(choose_layers(read_description(phi), {}).size(), 32u);
+}
+
+TEST(plan, layers_that_are_left_out_are_named) {
+  const auto left_out = [](const json& config, const selection_options& options) {
+    return left_out_text(read_description(config), options);
+  };
+  const json gemma = with(llama(), {{"model_type", "gemma2"}, {"rope_scaling", nullptr}, {"num_hidden_layers", 4}});
+  EXPECT_EQ(left_out(gemma, {}), "layers 0,2, which have a sliding window (--include-windowed captures them)");
+  EXPECT_EQ(left_out(gemma, {.include_windowed = true}), "");
+  EXPECT_EQ(left_out(gemma, {.layers = {1}}), "");
+  EXPECT_EQ(left_out(llama(), {}), "");
+  EXPECT_THAT(left_out({{"model_type", "qwen3_5"}, {"text_config", json::object()}}, {}),
+              testing::StartsWith("layers 0-2,4-6,"));
+  EXPECT_THAT(left_out({{"model_type", "qwen3_5"}, {"text_config", json::object()}}, {}),
+              testing::EndsWith("which are gated delta nets"));
+  const json llama4{{"model_type", "llama4"}, {"text_config", {{"num_hidden_layers", 4}}}};
+  EXPECT_EQ(left_out(llama4, {.max_length = 8193}), "layers 0-2, which attend within chunks");
+  EXPECT_EQ(left_out(llama4, {.max_length = 8192}), "");
+}
+
+/// The names of transformers' ACT2FN that mean one of these functions.
+TEST(description, activations_have_all_names_of_transformers) {
+  const auto act = [](const char* name) { return read_description(with(llama(), {{"hidden_act", name}})).act; };
+  for (const char* name : {"silu", "swish"}) EXPECT_EQ(act(name), activation::silu) << name;
+  for (const char* name : {"gelu", "gelu_python"}) EXPECT_EQ(act(name), activation::gelu) << name;
+  for (const char* name : {"gelu_pytorch_tanh", "gelu_python_tanh", "gelu_new", "gelu_fast", "gelu_accurate"})
+    EXPECT_EQ(act(name), activation::gelu_tanh) << name;
+  EXPECT_THAT(description_refusal(with(llama(), {{"hidden_act", "quick_gelu"}})), HasSubstr("supported: gelu, "));
+}
+
 /// A family that does not read layer_types takes none of them for full attention.
 TEST(description, layer_types_that_a_family_does_not_have_are_refused) {
   const auto refused = [](const json& patch) { return description_refusal(with(llama(), patch)); };

@@ -32,25 +32,13 @@ def own_rope_of(model: torch.nn.Module, config: typing.Any, attention: torch.nn.
 
 
 def scaling_of(model: torch.nn.Module, config: typing.Any, attention: torch.nn.Module, context: int) -> Parameters:
-    """The manifest's fields about what changes with a document's length or a token's position: `longrope`, `rope_scaling_from`,
-    `query_growth`, `model_context`. The numbers are transformers' own."""
+    """The manifest's fields about what changes with a token's position: `query_growth`, `model_context`. The numbers are
+    transformers' own."""
     fields: Parameters = {}
-    embedding, longest = _embedding_of(model, config), getattr(config, "max_position_embeddings", None)
-    if embedding is None or longest is None:
+    rope, longest = _main_rope(model, config) or {}, longest_context(model, config)
+    if longest is None:
         return fields
-    main = _main_type(embedding)
-    rope: Parameters = config.rope_parameters[main] if main else config.rope_parameters
-    kind = rope.get("rope_type")
-    original = rope.get("original_max_position_embeddings", longest)
-    if kind == "longrope":
-        fields["longrope"] = {"context": original, "short": _floats(_longrope(config, original)[0]),
-                              "long": _floats(_longrope(config, original + 1)[0])}
-    if kind == "dynamic" and context <= longest and not rope.get("alpha"):  # Hunyuan's alpha acts at any length
-        fields["rope_scaling_from"] = longest
-    if kind in ("linear", "dynamic"):
-        longest = max(longest, int(longest * rope["factor"]))
-    elif kind in ("yarn", "llama3"):
-        longest = max(longest, int(original * (rope.get("factor") or longest / original)))
+    original = rope.get("original_max_position_embeddings", config.max_position_embeddings)
     if context > longest:
         fields["model_context"] = longest
     # Ministral 3's queries after the rotation, and Llama 4's without one.
@@ -61,6 +49,34 @@ def scaling_of(model: torch.nn.Module, config: typing.Any, attention: torch.nn.M
     return fields
 
 
+def longest_context(model: torch.nn.Module, config: typing.Any) -> int | None:
+    """Tokens that the model was made for, the scaling of its rotary embedding included; None where it does not say."""
+    longest: int | None = getattr(config, "max_position_embeddings", None)
+    rope = _main_rope(model, config)
+    if longest is None or rope is None:
+        return longest
+    kind = rope.get("rope_type")
+    original = rope.get("original_max_position_embeddings", longest)
+    if kind in ("linear", "dynamic"):
+        return max(longest, int(longest * rope["factor"]))
+    if kind in ("yarn", "llama3"):
+        return max(longest, int(original * (rope.get("factor") or longest / original)))
+    return longest
+
+
+def check_order(rope: Parameters, tokens: list[int]) -> None:
+    """Raises ValueError where a document had the frequencies of an earlier, longer one: transformers keeps those of dynamic
+    scaling until a document comes that needs none."""
+    if "dynamic" not in rope:
+        return
+    context = kept = rope["dynamic"]["context"]
+    for n in tokens:
+        kept = context if n < context else max(kept, n)
+        if kept != max(n, context):
+            raise ValueError(f"a document of {n} tokens had the rotary frequencies of an earlier one of {kept}, which transformers "
+                             "keeps under dynamic scaling: give documents in the order of their length")
+
+
 def rotates(model: torch.nn.Module, config: typing.Any, layer: int) -> bool:
     """Whether a layer has a rotary embedding (else NoPE)."""
     if not any(_is_embedding(m) for m in model.modules()):
@@ -68,6 +84,8 @@ def rotates(model: torch.nn.Module, config: typing.Any, layer: int) -> bool:
     marked = getattr(config, "no_rope_layers", None)  # 0: a layer without
     if marked:
         return bool(marked[layer])
+    if config.model_type == "granitemoehybrid":
+        return bool(config.position_embedding_type == "rope")
     if config.model_type == "cohere2" or (config.model_type == "exaone4" and config.sliding_window is not None):
         return bool(config.layer_types[layer] == "sliding_attention")
     return True
@@ -77,8 +95,27 @@ def _is_embedding(module: torch.nn.Module) -> bool:
     return type(module).__name__.endswith("RotaryEmbedding")
 
 
+def norm_of(model: torch.nn.Module, config: typing.Any, attention: torch.nn.Module, layer: int) -> Parameters | None:
+    """`norm` of a layer that norms queries and keys after the rotation (HunYuan, Llama 4); None where it does not."""
+    if hasattr(attention, "qk_norm") and rotates(model, config, layer):
+        return {"eps": config.rms_norm_eps}
+    query, key = (getattr(attention, f"{side}_layernorm", None) for side in ("query", "key"))
+    if not config.model_type.startswith("hunyuan") or query is None or key is None:
+        return None
+    return {"eps": config.rms_norm_eps, "query": _floats(query.weight.detach().cpu()), "key": _floats(key.weight.detach().cpu())}
+
+
 def _embedding_of(model: torch.nn.Module, config: typing.Any) -> typing.Any:
     return next((m for m in model.modules() if _is_embedding(m) and getattr(m, "config", None) is config), None)
+
+
+def _main_rope(model: torch.nn.Module, config: typing.Any) -> Parameters | None:
+    """The rotary parameters in the configuration that the manifest's `rope` is made of."""
+    embedding = _embedding_of(model, config)
+    if embedding is None:
+        return None
+    main = _main_type(embedding)
+    return typing.cast(Parameters, config.rope_parameters[main] if main else config.rope_parameters)
 
 
 def _main_type(embedding: typing.Any) -> str | None:
@@ -96,11 +133,20 @@ def _parameters(embedding: typing.Any, config: typing.Any, attention: torch.nn.M
     frequencies = getattr(embedding, f"{before}original_inv_freq", getattr(embedding, f"{before}inv_freq"))
     factor = getattr(embedding, f"{before}attention_scaling", 1.0)
     rope = config.rope_parameters[kind] if kind else config.rope_parameters
+    by_length: Parameters = {}
     if rope.get("rope_type") == "longrope":
         frequencies, factor = _longrope(config, context)
+        original = rope["original_max_position_embeddings"]
+        by_length["longrope"] = {"context": original, "short": _floats(_longrope(config, original)[0]),
+                                 "long": _floats(_longrope(config, original + 1)[0])}
+    elif rope.get("rope_type") == "dynamic" and not rope.get("alpha"):  # with alpha it is HunYuan's base
+        from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+        frequencies, factor = ROPE_INIT_FUNCTIONS["dynamic"](config, torch.device("cpu"), seq_len=context, layer_type=kind)
+        by_length["dynamic"] = {"context": config.max_position_embeddings, "theta": rope["rope_theta"], "factor": rope["factor"]}
     first = getattr(attention, "qk_nope_head_dim", 0)  # latent attention turns the end of a head
     return {"style": "interleaved" if interleaved else "half", "rotary_dim": 2 * len(frequencies), "attention_factor": float(factor),
-            "inv_freq": _floats(frequencies), **({"first": first} if first else {})}
+            "inv_freq": _floats(frequencies), **by_length, **({"first": first} if first else {})}
 
 
 def _longrope(config: typing.Any, tokens: int) -> tuple[torch.Tensor, float]:

@@ -16,7 +16,7 @@ from . import _qkgeom
 from ._attention import Document, Unsupported, chunk_of, layer_of, observed_attention, window_of
 from ._captures import Capture, Path, open
 from ._qkgeom import Moments, accumulate, draw_tokens
-from ._rope import own_rope_of, rope_of, rotates, scaling_of
+from ._rope import check_order, longest_context, norm_of, own_rope_of, rope_of, rotates, scaling_of
 from ._version import __version__
 
 
@@ -183,6 +183,8 @@ class capture:
         config = whole.get_text_config() if hasattr(whole, "get_text_config") else whole
         first = next(iter(layers.values()))
         length = self._context()
+        # A window that no document fills counts as none.
+        filled = max(length, longest_context(self._model, config) or 0)
         manifest: dict[str, typing.Any] = {
             "format": "qkgeom-capture", "version": 1, "rope_stage": "post", "seed": self._seed,
             "written_by": f"qkgeom {__version__} (Python)",
@@ -193,18 +195,25 @@ class capture:
             "rate": min(1.0, self._rate / self._bucket_size),
             "compute_dtype": _short_name(typing.cast(typing.Any, self._model).dtype),
             "examples": [{"index": i, "id": str(i), "tokens": d.end} for i, d in enumerate(self._documents)],
-            "layers": [{"layer": n, "rope": rotates(self._model, config, n), "window": x.window,
+            "layers": [{"layer": n, "rope": rotates(self._model, config, n),
+                        "window": x.window if x.window and x.window < filled else None,
                         "query_heads": self._chosen(n, "q", x), "key_heads": self._chosen(n, "k", x)}
                        for n, x in layers.items()],
         }
+        if getattr(config, "max_position_embeddings", None):
+            manifest["model"]["context"] = config.max_position_embeddings
         rope = rope_of(self._model, config, first.module, length)
         if rope is not None:
+            check_order(rope, [d.end for d in self._documents])
             manifest["rope"] = rope
         manifest |= scaling_of(self._model, config, first.module, length)
         for layer in manifest["layers"]:
             own = own_rope_of(self._model, config, layers[layer["layer"]].module, length)
             if own is not None:
                 layer["rope_parameters"] = own
+            norm = norm_of(self._model, config, layers[layer["layer"]].module, layer["layer"])
+            if norm is not None:
+                layer["norm"] = norm
         plain = getattr(first.module, "qk_nope_head_dim", None)
         if plain is not None:  # latent attention
             manifest["head_parts"] = {"nope": [0, plain], "rope": [plain, first.head_dim]}

@@ -52,27 +52,19 @@ inline std::vector<float> yarn_frequencies(double theta, index_t d, const yarn_s
   return f;
 }
 
-namespace detail {
-
-/// Returns theta for a document of `length` tokens, in single precision like PyTorch.
-inline double dynamic_theta(const rope_description& rope, index_t length) {
-  const auto factor = static_cast<float>(rope.dynamic->factor);
-  const float share = factor * static_cast<float>(length) / static_cast<float>(rope.dynamic->context);
-  const double d = static_cast<double>(rope.rotary_dim);
-  const float growth = std::pow(share - (factor - 1.0f), static_cast<float>(d / (d - 2)));
-  return static_cast<double>(static_cast<float>(rope.theta) * growth);
-}
-
-}  // namespace detail
-
-inline std::vector<float> dynamic_frequencies(const rope_description& rope, index_t tokens) {
-  return tokens > rope.dynamic->context ? default_frequencies(detail::dynamic_theta(rope, tokens), rope.rotary_dim)
-                                        : rope.inv_freq;
+inline std::vector<float> dynamic_frequencies(double theta, const dynamic_scaling& scaling, index_t d, index_t tokens) {
+  if (tokens <= scaling.context) return default_frequencies(theta, d);
+  // In single precision like PyTorch.
+  const auto factor = static_cast<float>(scaling.factor);
+  const float share = factor * static_cast<float>(tokens) / static_cast<float>(scaling.context);
+  const auto channels = static_cast<double>(d);
+  const float growth = std::pow(share - (factor - 1.0f), static_cast<float>(channels / (channels - 2)));
+  return default_frequencies(static_cast<double>(static_cast<float>(theta) * growth), d);
 }
 
 inline std::vector<float> frequencies_of(const rope_description& rope, index_t tokens) {
   if (rope.longrope && tokens > rope.longrope->context) return rope.longrope->inv_freq;
-  return rope.dynamic ? dynamic_frequencies(rope, tokens) : rope.inv_freq;
+  return rope.dynamic ? dynamic_frequencies(rope.theta, *rope.dynamic, rope.rotary_dim, tokens) : rope.inv_freq;
 }
 
 inline rope_table make_rope_table(const rope_description& rope, index_t positions, bool to_bf16) {

@@ -22,6 +22,7 @@ namespace detail {
 struct row_pair {
   index_t q, k, distance;
   std::size_t document;  ///< index of the document in ascending order
+  std::int32_t number;   ///< of the document
 };
 
 /// Draws pairs in each document: a query among its rows, and a key among the rows that the query may read.
@@ -49,7 +50,7 @@ std::vector<row_pair> draw_row_pairs(const layer_view<T>& rows, const plane_opti
       if (first >= end) continue;
       const auto drawn =
           first + static_cast<std::ptrdiff_t>(draws.below(at + 1, static_cast<std::uint64_t>(end - first)));
-      pairs.push_back({query, drawn->second, t - drawn->first, number});
+      pairs.push_back({query, drawn->second, t - drawn->first, number, document});
     }
     ++number;
   }
@@ -115,7 +116,8 @@ std::vector<head_planes> planes_of(Context& ctx, const layer_view<T>& before, co
   check_shapes(before);
   const std::size_t count = rope ? rope->inv_freq.size() : 0;
   const auto d = static_cast<std::size_t>(before.q.dim);
-  require(2 * count <= d, "planes_of: the rotary embedding rotates ", 2 * count, " coordinates of heads of ", d);
+  require((rope ? static_cast<std::size_t>(rope->first) : 0) + 2 * count <= d,
+          "planes_of: the rotary embedding rotates ", 2 * count, " coordinates of heads of ", d);
   std::vector<std::pair<std::size_t, std::size_t>> planes;
   std::vector<bool> rotated(d);
   for (std::size_t p = 0; p < count; ++p) {
@@ -125,11 +127,18 @@ std::vector<head_planes> planes_of(Context& ctx, const layer_view<T>& before, co
   const double factor = rope ? rope->attention_factor * rope->attention_factor : 1;
   const auto pairs = detail::draw_row_pairs(before, options);
   const std::size_t documents = pairs.empty() ? 0 : pairs.back().document + 1;
-  std::map<index_t, std::vector<std::complex<double>>> phases;  // by distance, (planes)
-  for (const auto& pair : pairs) {
-    auto& phase = phases[pair.distance];
-    for (std::size_t p = phase.size(); p < count; ++p)
-      phase.push_back(std::polar(factor, static_cast<double>(pair.distance) * rope->inv_freq[p]));
+  // The phases (planes) of each pair: pairs of one distance, in documents of the same frequencies, share theirs.
+  std::map<std::vector<double>, std::map<index_t, std::vector<std::complex<double>>>> phases;
+  std::vector<const std::complex<double>*> phase_of_pair;
+  auto shared = phases.try_emplace(rope ? rope->inv_freq : std::vector<double>{}).first;
+  for (std::size_t i = 0; i < pairs.size() && rope; ++i) {
+    if (options.frequencies && (i == 0 || pairs[i].document != pairs[i - 1].document))
+      shared = phases.try_emplace(options.frequencies(pairs[i].number)).first;
+    auto& phase = shared->second[pairs[i].distance];
+    if (phase.empty())
+      for (const double frequency : shared->first)
+        phase.push_back(std::polar(factor, static_cast<double>(pairs[i].distance) * frequency));
+    phase_of_pair.push_back(phase.data());
   }
   const auto bins =
       static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(std::max<index_t>(context_length - 1, 1))));
@@ -153,9 +162,8 @@ std::vector<head_planes> planes_of(Context& ctx, const layer_view<T>& before, co
       for (std::size_t c = 0; c < d; ++c)
         if (!rotated[c]) part[count] += static_cast<double>(x[c]) * static_cast<double>(y[c]);
       double score = part[count], predicted = rest_of_means;
-      const auto& phase = phases.find(pairs[i].distance)->second;
       for (std::size_t p = 0; p < count; ++p) {
-        const auto rotation = phase[p];
+        const auto rotation = phase_of_pair[i][p];
         part[p] = (rotation * detail::in_plane(x, planes[p]) * std::conj(detail::in_plane(y, planes[p]))).real();
         score += part[p];
         predicted += (rotation * product[p]).real();
