@@ -19,7 +19,7 @@ struct output_matrix {
 /// is tied. Throws `error` if there is neither, or if the tensor or the last norm has a wrong shape.
 output_matrix find_output(const decoder_description& model, const checkpoint& weights, const std::string& prefix);
 
-/// Whether the checkpoint has an output matrix of other entries than the embedding.
+/// Returns whether the checkpoint has an output matrix of other entries than the embedding.
 bool has_own_output(const decoder_description& d, const checkpoint& weights);
 
 }  // namespace qkgeom

@@ -163,7 +163,7 @@ struct decoder_description {
   }
   /// Returns whether a layer has queries and keys.
   bool attends(index_t l) const { return !layers[l].skipped && !layers[l].delta; }
-  /// Whether a layer norms queries and keys after the rotation.
+  /// Returns whether a layer norms queries and keys after the rotation.
   bool norms_rotated(const layer_description& l) const {
     return qk == qk_norm::each_head_after_rotation || (qk == qk_norm::each_rotated_head && l.rope);
   }

@@ -41,8 +41,8 @@ class tokenizer {
   /// Returns the tokens before every text.
   const std::vector<std::int32_t>& prefix() const { return prefix_; }
 
-  /// Returns a sentence if tokenizer_config.json asks for other tokens around a text than the post-processor of tokenizer.json
-  /// puts, which decides; else "".
+  /// Returns a sentence if tokenizer_config.json asks for other tokens around a text than the post-processor of
+  /// tokenizer.json puts, which decides; else "".
   const std::string& contradiction() const { return contradiction_; }
 
   /// See bpe_model::lookups.

@@ -62,7 +62,8 @@ void add_pair_arguments(command_line& app, arguments& a) {
   app.add_option("--query-position", a.query_position, "Position of the query in its bucket: middle or mean")
       .one_of({"middle", "mean"})
       .shows_default();
-  app.add_option("--precision", a.precision, "Pair arithmetic: auto (f64 for f64 captures and where f32 loses digits, else f32), f32 or f64")
+  app.add_option("--precision", a.precision,
+                 "Pair arithmetic: auto (f64 for f64 captures and where f32 loses digits, else f32), f32 or f64")
       .one_of({"auto", "f32", "f64"})
       .shows_default();
 }

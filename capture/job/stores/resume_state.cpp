@@ -52,7 +52,10 @@ std::vector<resume_state> read_states(const fs::path& folder) {
 }
 
 void write_state(const fs::path& folder, const resume_state& state, int rank) {
-  json j = {{"settings", state.settings}, {"inputs", state.inputs}, {"weights", state.weights}, {"weight_files", state.weight_files}};
+  json j = {{"settings", state.settings},
+            {"inputs", state.inputs},
+            {"weights", state.weights},
+            {"weight_files", state.weight_files}};
   if (!state.done.shards.empty()) j["done"] = manifest_text(state.done);
   if (!state.moments.empty()) j["moments"] = state.moments;
   write_text(folder / (rank == 0 ? file_name : "progress-" + std::to_string(rank) + ".json"), j.dump() + '\n');

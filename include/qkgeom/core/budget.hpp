@@ -31,7 +31,7 @@ class budget {
 };
 
 /// Most experts of all layers of a model, and most matrices of experts in a checkpoint.
-inline constexpr index_t most_experts = 1'000'000;
+inline constexpr index_t most_experts = 400'000;
 
 /// Multiplies non-negative numbers; returns the largest integer where the product does not fit.
 inline index_t saturated_product(std::initializer_list<index_t> factors) {

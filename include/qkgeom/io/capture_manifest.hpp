@@ -67,7 +67,7 @@ struct captured_norm {
   std::vector<double> query{}, key{};  ///< (head_dim) weights; empty: none
   bool divided = false;  ///< rows from before the rotation are divided by their size already (`before_rope`)
 
-  /// Whether it does not commute with the rotation.
+  /// Returns whether it does not commute with the rotation.
   bool weighs() const { return !query.empty() || !key.empty(); }
   bool operator==(const captured_norm&) const = default;
 };

@@ -45,7 +45,7 @@ class capture_set {
   struct document_tokens {
     index_t now = 0, rotated = 0;
   };
-  /// Those of the documents that the manifests list, by number.
+  /// Returns them for the documents that the manifests list, by number.
   std::map<index_t, document_tokens> tokens() const;
   index_t n_shards() const { return static_cast<index_t>(shards_.size()); }
   /// Returns the bytes of the shards' files.

@@ -82,7 +82,7 @@ class row_carrier {
   }
 
  private:
-  /// What the norm multiplies the row by, which is not rotated yet.
+  /// Returns the factor of the norm for the row, which is not rotated yet.
   double norm_factor() const {
     const auto& norm = from_.steps.norm;
     if (!norm) return 1;
@@ -105,7 +105,7 @@ class row_carrier {
   double factor_from_ = 1, factor_to_ = 1;  // what the rotation multiplies rows by that it has not multiplied yet
 };
 
-/// Where the rows of a set come from and go to.
+/// The stages between which the rows of a set are carried.
 struct carriage {
   capture_manifest was, is;
   std::map<index_t, capture_set::document_tokens> documents;

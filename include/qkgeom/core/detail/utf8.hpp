@@ -7,7 +7,7 @@ namespace qkgeom {
 
 namespace detail {
 
-/// Whether a well-formed character of `n` bytes at byte `i` controls a terminal or the direction of its text.
+/// Returns whether a well-formed character of `n` bytes at byte `i` controls a terminal or the direction of its text.
 inline bool controls_output(std::string_view text, std::size_t i, std::size_t n) {
   const auto byte = [&](std::size_t j) { return static_cast<unsigned char>(text[i + j]); };
   if (n == 1) return byte(0) < 0x20 || byte(0) == 0x7f;
