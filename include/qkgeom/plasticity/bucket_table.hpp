@@ -35,7 +35,10 @@ struct bucket_table_options {
 template <context Context, class T, memory_space S, pair_set Pairs = all_pairs>
 std::vector<plasticity_bucket_table> bucket_table(Context& ctx, const std::vector<query_model>& models,
                                                   const layer_view<T, S>& layer, const Pairs& pairs = {},
-                                                  const bucket_table_options& options = {});
+                                                  const bucket_table_options& options = {}) {
+  prepared_layer once(layer);
+  return bucket_table(ctx, models, once, pairs, options);
+}
 
 /// Does the same for a layer that several calls share.
 template <context Context, class T, memory_space S, pair_set Pairs = all_pairs>
@@ -100,14 +103,6 @@ std::vector<plasticity_bucket_table> bucket_table(Context& ctx, const std::vecto
     tables.push_back(std::move(table));
   }
   return tables;
-}
-
-template <context Context, class T, memory_space S, pair_set Pairs>
-std::vector<plasticity_bucket_table> bucket_table(Context& ctx, const std::vector<query_model>& models,
-                                                  const layer_view<T, S>& layer, const Pairs& pairs,
-                                                  const bucket_table_options& options) {
-  prepared_layer once(layer);
-  return bucket_table(ctx, models, once, pairs, options);
 }
 
 }  // namespace qkgeom

@@ -81,7 +81,10 @@ struct profile_options {
 template <context Context, class T, memory_space S, pair_set Pairs = all_pairs>
 std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const std::vector<query_model>& models,
                                                           const layer_view<T, S>& layer, const Pairs& pairs = {},
-                                                          const profile_options& options = {});
+                                                          const profile_options& options = {}) {
+  prepared_layer once(layer);
+  return plasticity_profile(ctx, models, once, pairs, options);
+}
 
 /// Does the same for a layer that several calls share.
 template <context Context, class T, memory_space S, pair_set Pairs = all_pairs>
@@ -200,14 +203,6 @@ std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const st
     results[h].model = fingerprint(models[h]);
   });
   return results;
-}
-
-template <context Context, class T, memory_space S, pair_set Pairs>
-std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const std::vector<query_model>& models,
-                                                          const layer_view<T, S>& layer, const Pairs& pairs,
-                                                          const profile_options& options) {
-  prepared_layer once(layer);
-  return plasticity_profile(ctx, models, once, pairs, options);
 }
 
 }  // namespace qkgeom

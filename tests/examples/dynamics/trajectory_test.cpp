@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "examples/dynamics/trajectory_changes.hpp"
+#include "examples/dynamics/trajectory.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/planted_head.hpp"
