@@ -2,7 +2,4 @@
 #include "qkgeom/io/capture_manifest.hpp"
 #include "tests/fuzz/input.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace qkgeom;
-  return fuzz::refuse_or_read([&] { parse_manifest(fuzz::text_of(data, size), "manifest.json"); });
-}
+void qkgeom::fuzz::read(const input& in) { parse_manifest(in.text(), "manifest.json"); }
