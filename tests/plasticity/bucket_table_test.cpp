@@ -10,7 +10,7 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
-#include "qkgeom/plasticity/prepared_layer.hpp"
+#include "qkgeom/plasticity/keys_by_document.hpp"
 #include "tests/common/refusal.hpp"
 #include "tests/plasticity/pair_oracle.hpp"
 

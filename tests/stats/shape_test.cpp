@@ -4,10 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "qkgeom/stats/quantile.hpp"
+#include "tests/common/data_files.hpp"
 #include "tests/common/refusal.hpp"
 
 namespace {
@@ -15,7 +14,7 @@ namespace {
 using namespace qkgeom;
 
 TEST(sample_shape, equals_scipy) {  // tests/data/make_sample_shapes.py
-  const auto all = nlohmann::json::parse(std::ifstream(std::string(QKGEOM_TEST_DATA) + "/sample-shapes.json"));
+  const auto all = test::json_data("sample-shapes.json");
   ASSERT_EQ(all.size(), 5u);
   for (const auto& s : all) {
     SCOPED_TRACE(s.at("name").get<std::string>());

@@ -14,7 +14,7 @@
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/model/query_model.hpp"
 #include "qkgeom/plasticity/pair_sets.hpp"
-#include "qkgeom/plasticity/prepared_layer.hpp"
+#include "qkgeom/plasticity/keys_by_document.hpp"
 #include "qkgeom/stats/jackknife.hpp"
 
 namespace qkgeom {
