@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "qkgeom/core/error.hpp"
+#include "qkgeom/core/utf8.hpp"
 
 namespace qkgeom::examples {
 namespace {
@@ -63,6 +64,13 @@ std::string grouped(long long count) {
 
 std::size_t display_width(const std::string& text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; });
+}
+
+std::vector<std::string_view> characters(std::string_view text) {
+  std::vector<std::string_view> all;
+  for (std::size_t i = 0, skip = 0; i < text.size(); i += all.back().size())
+    all.push_back(text.substr(i, std::max<std::size_t>(1, well_formed_size(text, i, &skip))));
+  return all;
 }
 
 table::table(const std::vector<std::string>& words, const std::vector<std::string>& numbers) {
