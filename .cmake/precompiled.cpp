@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The heavy bodies of the library, compiled once for the programs and tests of this project (see core/config.hpp).
 #include "qkgeom/backend/detail/cpu/primitive_bodies.hpp"
-#include "qkgeom/context/detail/row_moments.hpp"
 #include "qkgeom/core/detail/head.hpp"
 #include "qkgeom/core/detail/thread_pool.hpp"
 #include "qkgeom/core/detail/utf8.hpp"
@@ -10,9 +9,7 @@
 #include "qkgeom/linalg/detail/symmetric.hpp"
 #include "qkgeom/model/detail/query_model_of.hpp"
 #include "qkgeom/planted/detail/planted_head.hpp"
-#include "qkgeom/plasticity/detail/keys_by_document.hpp"
 #include "qkgeom/plasticity/detail/merge.hpp"
 #include "qkgeom/plasticity/detail/profile_of.hpp"
-#include "qkgeom/plasticity/detail/query_choice_bodies.hpp"
 #include "qkgeom/plasticity/detail/summary.hpp"
 #include "qkgeom/stats/detail/interval.hpp"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "examples/common/arguments.hpp"
+#include "examples/common/cli.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/program.hpp"
 #include "qkgeom/report/analyse.hpp"

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <string_view>
 
-#include "examples/common/figures/characters.hpp"
 #include "examples/common/table.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/core/utf8.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "examples/common/arguments.hpp"
+#include "examples/common/cli.hpp"
 #include "examples/common/table.hpp"
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/report/head_report.hpp"

@@ -72,6 +72,13 @@ table::table(std::vector<column> columns) : columns_(std::move(columns)) {
   for (column& c : columns_) c.header = printable(c.header, c.header.size());
 }
 
+std::vector<std::string_view> characters(std::string_view text) {
+  std::vector<std::string_view> all;
+  for (std::size_t i = 0, skip = 0; i < text.size(); i += all.back().size())
+    all.push_back(text.substr(i, std::max<std::size_t>(1, well_formed_size(text, i, &skip))));
+  return all;
+}
+
 table::table(const std::vector<std::string>& words, const std::vector<std::string>& numbers) {
   for (const auto& header : words) columns_.push_back({header, align::left});
   for (const auto& header : numbers) columns_.push_back({header, align::right});

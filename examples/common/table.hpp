@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace qkgeom::examples {
@@ -25,6 +26,11 @@ std::string grouped(long long count);
 
 /// Number of terminal columns of a UTF-8 text.
 std::size_t display_width(const std::string& text);
+/// The UTF-8 characters of a text in order. A byte that belongs to no character is an `ill_formed` one of its own.
+std::vector<std::string_view> characters(std::string_view text);
+inline bool ill_formed(std::string_view character) {
+  return character.size() == 1 && (static_cast<unsigned char>(character[0]) & 0x80) != 0;
+}
 
 /// A table for a terminal; columns are as wide as their longest cell.
 class table {

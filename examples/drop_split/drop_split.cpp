@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Why plasticity falls along the context: AP_drop of every head of a capture as a sum of its causes.
 #include "examples/common/cli.hpp"
-#include "examples/drop_split/drops.hpp"
+#include "examples/drop_split/split_drop.hpp"
 
 int main(int argc, char** argv) {
   using namespace qkgeom::examples;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "examples/drop_split/drops.hpp"
+#include "examples/drop_split/split_drop.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -4,8 +4,7 @@
 
 #include "examples/common/cli.hpp"
 #include "examples/common/labels.hpp"
-#include "examples/dynamics/embedding_steps.hpp"
-#include "examples/dynamics/trajectory_tables.hpp"
+#include "examples/dynamics/trajectory.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/report/notes.hpp"
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include "examples/dynamics/embedding_steps.hpp"
+#include "examples/dynamics/trajectory.hpp"
 
 #include <algorithm>
 
 #include "examples/common/labels.hpp"
-#include "examples/dynamics/trajectory_changes.hpp"
 #include "qkgeom/io/what_if.hpp"
 #include "qkgeom/report/columns.hpp"
 #include "qkgeom/report/head_groups.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "examples/dynamics/trajectory_changes.hpp"
+#include "examples/dynamics/trajectory.hpp"
 
 #include <array>
 #include <cmath>

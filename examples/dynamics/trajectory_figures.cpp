@@ -4,8 +4,7 @@
 
 #include "examples/common/figures/head_figures.hpp"
 #include "examples/common/labels.hpp"
-#include "examples/dynamics/trajectory_changes.hpp"
-#include "examples/dynamics/trajectory_tables.hpp"
+#include "examples/dynamics/trajectory.hpp"
 #include "qkgeom/stats/interval.hpp"
 
 namespace qkgeom::examples {

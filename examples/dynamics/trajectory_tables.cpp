@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include "examples/dynamics/trajectory_tables.hpp"
+#include "examples/dynamics/trajectory.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include "examples/common/figures/head_figures.hpp"
 #include "examples/common/labels.hpp"
-#include "examples/dynamics/trajectory_changes.hpp"
 #include "qkgeom/core/utf8.hpp"
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/report/head_groups.hpp"

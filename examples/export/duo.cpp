@@ -5,7 +5,6 @@
 #include <string>
 
 #include "examples/export/exports.hpp"
-#include "examples/export/provenance.hpp"
 #include "qkgeom/io/capture_statistics.hpp"
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/stats/interval.hpp"

@@ -5,7 +5,6 @@
 
 #include "examples/common/each_layer.hpp"
 #include "examples/export/exports.hpp"
-#include "examples/export/provenance.hpp"
 #include "qkgeom/io/safetensors.hpp"
 
 namespace qkgeom::examples {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "examples/export/torch_file.hpp"
+#include "examples/export/exports.hpp"
 
 #include <array>
 #include <bit>

@@ -6,8 +6,6 @@
 #include <vector>
 
 #include "examples/export/exports.hpp"
-#include "examples/export/provenance.hpp"
-#include "examples/export/torch_file.hpp"
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/io/program.hpp"
 #include "qkgeom/io/what_if.hpp"

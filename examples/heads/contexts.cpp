@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "examples/heads/contexts.hpp"
+#include "examples/heads/tables.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "examples/heads/details.hpp"
+#include "examples/heads/tables.hpp"
 
 #include <cmath>
 

@@ -7,10 +7,7 @@
 #include "examples/common/outputs.hpp"
 #include "examples/common/softmax.hpp"
 #include "examples/common/terminal.hpp"
-#include "examples/heads/contexts.hpp"
-#include "examples/heads/details.hpp"
-#include "examples/heads/label_groups.hpp"
-#include "examples/heads/shared_keys.hpp"
+#include "examples/heads/tables.hpp"
 #include "qkgeom/core/error.hpp"
 
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "examples/heads/label_groups.hpp"
+#include "examples/heads/tables.hpp"
 
 #include <algorithm>
 #include <map>

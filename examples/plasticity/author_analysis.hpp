@@ -4,9 +4,13 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <string>
 #include <vector>
 
+#include "examples/common/cli.hpp"
+#include "examples/common/command_line.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/core/config.hpp"
 #include "qkgeom/model/component_weights.hpp"
 #include "qkgeom/model/fit_checks.hpp"
 #include "qkgeom/report/analyse.hpp"
@@ -82,5 +86,20 @@ row_moments flipped(row_moments m, const std::vector<double>& sign);
 pair_problem author_problem(const query_model& model);
 
 }  // namespace detail
+
+/// Options of `plasticity --preset attention-plasticity`; defaults are that tool's.
+struct preset_arguments {
+  std::string name;  ///< empty: no preset
+  double alpha = 0.01;
+  index_t max_tokens = 50000;
+  index_t max_dimensions = 64;
+};
+
+/// --preset, --alpha, --max-tokens and --max-dims; only a preset reads the last three.
+void add_preset_arguments(command_line& app, preset_arguments& preset);
+
+/// Writes head_metrics.csv, head_bucket_plasticity.csv and head_component_weights.csv with the definitions of the
+/// thesis author's tool attention-plasticity, and prints a summary.
+void run_preset(const arguments& a, const preset_arguments& preset);
 
 }  // namespace qkgeom::examples

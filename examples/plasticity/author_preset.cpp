@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include "examples/plasticity/author_preset.hpp"
+#include "examples/plasticity/author_analysis.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include "examples/common/outputs.hpp"
-#include "examples/plasticity/author_analysis.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/program.hpp"
 

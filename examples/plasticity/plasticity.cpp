@@ -3,7 +3,7 @@
 #include "examples/common/cli.hpp"
 #include "examples/common/outputs.hpp"
 #include "examples/common/terminal.hpp"
-#include "examples/plasticity/author_preset.hpp"
+#include "examples/plasticity/author_analysis.hpp"
 
 int main(int argc, char** argv) {
   using namespace qkgeom::examples;

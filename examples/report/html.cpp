@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "examples/report/html.hpp"
+#include "examples/report/page.hpp"
 
 #include <algorithm>
 #include <array>

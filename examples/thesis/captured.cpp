@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Claims about heads, from captures of the thesis' models.
-#include "examples/thesis/captured.hpp"
+#include "examples/thesis/claims.hpp"
 
 #include <algorithm>
 #include <filesystem>

@@ -5,7 +5,6 @@
 #include <map>
 #include <set>
 
-#include "examples/thesis/captured.hpp"
 #include "examples/thesis/claims.hpp"
 #include "examples/thesis/expression.hpp"
 #include "qkgeom/core/error.hpp"

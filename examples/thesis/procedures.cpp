@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "examples/common/table.hpp"
-#include "examples/thesis/captured.hpp"
+#include "examples/thesis/claims.hpp"
 #include "examples/thesis/expression.hpp"
 #include "examples/thesis/profiles.hpp"
 #include "qkgeom/stats/families.hpp"

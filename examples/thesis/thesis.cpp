@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Recomputes the thesis from its published tables: every claim that they decide, H1 to H8, tables and figure 6.7.
 #include "examples/common/cli.hpp"
-#include "examples/thesis/captured.hpp"
 #include "examples/thesis/claims.hpp"
 #include "examples/thesis/correspondence.hpp"
 #include "examples/thesis/hypotheses.hpp"

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <optional>
+#include <vector>
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
@@ -57,6 +58,37 @@ inline double distance(const plasticity_profile_result& a, const plasticity_prof
       worst = std::fmax(worst, std::abs(a.heatmap.sum[c] - b.heatmap.sum[c]) / a.heatmap.weight[c]);
   }
   return worst;
+}
+
+/// Expects the same bits in both, NaN where the other is NaN.
+inline void expect_same(double a, double b) {
+  if (std::isnan(b))
+    EXPECT_TRUE(std::isnan(a));
+  else
+    EXPECT_EQ(a, b);
+}
+
+inline void expect_same(const plasticity_profile_result& a, const plasticity_profile_result& b) {
+  ASSERT_EQ(a.buckets.size(), b.buckets.size());
+  EXPECT_EQ(a.model, b.model);
+  EXPECT_EQ(a.documents, b.documents);
+  for (std::size_t i = 0; i < a.buckets.size(); ++i) {
+    const auto &x = a.buckets[i], &y = b.buckets[i];
+    EXPECT_EQ(x.pairs, y.pairs);
+    EXPECT_EQ(x.drawn, y.drawn);
+    expect_same(x.plasticity, y.plasticity);
+    expect_same(x.standard_error, y.standard_error);
+    expect_same(x.sampling_error, y.sampling_error);
+    EXPECT_EQ(x.term_sum, y.term_sum);
+  }
+  EXPECT_EQ(a.heatmap.sum, b.heatmap.sum);
+  EXPECT_EQ(a.heatmap.weight, b.heatmap.weight);
+  for (const auto& array : heatmap_arrays) EXPECT_EQ(a.heatmap.terms.*array.values, b.heatmap.terms.*array.values);
+}
+
+inline void expect_same(const std::vector<plasticity_profile_result>& a, const std::vector<plasticity_profile_result>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t h = 0; h < a.size(); ++h) expect_same(a[h], b[h]);
 }
 
 /// Largest difference of the standard errors of two profiles.

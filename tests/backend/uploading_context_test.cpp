@@ -21,6 +21,7 @@
 namespace {
 
 using namespace qkgeom;
+using test::expect_same;
 using test::moments_of;
 using omp_policy = std::remove_cvref_t<decltype(thrust::omp::par)>;
 
@@ -67,36 +68,6 @@ struct both_contexts {
   far_context far{thrust::omp::par, {.threads = 2}};
   uploading_context<far_context> uploading{far};
 };
-
-void expect_same(double a, double b) {
-  if (std::isnan(b))
-    EXPECT_TRUE(std::isnan(a));
-  else
-    EXPECT_EQ(a, b);
-}
-
-void expect_same(const plasticity_profile_result& a, const plasticity_profile_result& b) {
-  ASSERT_EQ(a.buckets.size(), b.buckets.size());
-  EXPECT_EQ(a.model, b.model);
-  EXPECT_EQ(a.documents, b.documents);
-  for (std::size_t i = 0; i < a.buckets.size(); ++i) {
-    const auto &x = a.buckets[i], &y = b.buckets[i];
-    EXPECT_EQ(x.pairs, y.pairs);
-    EXPECT_EQ(x.drawn, y.drawn);
-    expect_same(x.plasticity, y.plasticity);
-    expect_same(x.standard_error, y.standard_error);
-    expect_same(x.sampling_error, y.sampling_error);
-    EXPECT_EQ(x.term_sum, y.term_sum);
-  }
-  EXPECT_EQ(a.heatmap.sum, b.heatmap.sum);
-  EXPECT_EQ(a.heatmap.weight, b.heatmap.weight);
-  for (const auto& array : heatmap_arrays) EXPECT_EQ(a.heatmap.terms.*array.values, b.heatmap.terms.*array.values);
-}
-
-void expect_same(const std::vector<plasticity_profile_result>& a, const std::vector<plasticity_profile_result>& b) {
-  ASSERT_EQ(a.size(), b.size());
-  for (std::size_t h = 0; h < a.size(); ++h) expect_same(a[h], b[h]);
-}
 
 /// A layer of two query heads and one key head, packed, or with NaN between rows and heads.
 template <class T>

@@ -13,39 +13,43 @@
 
 #include "qkgeom/core/error.hpp"
 
-/// What libFuzzer and tests/fuzz/mutator.cpp call; each reader's file defines it.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
-
 namespace qkgeom::fuzz {
 
-inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {
-  return {reinterpret_cast<const char*>(data), size};
-}
-
-/// The input as a file in memory, for readers that take a path; the same file for every input, since making one takes
+/// What a reader gets, as text or as a file in memory. The file is the same for every input, since making one takes
 /// longer than most readers need.
-class input_file {
+class input {
  public:
-  input_file(const std::uint8_t* data, std::size_t size) {
-    if (::pwrite(descriptor(), data, size, 0) != static_cast<ssize_t>(size) ||
-        ::ftruncate(descriptor(), static_cast<off_t>(size)) != 0)
-      std::abort();
-  }
+  explicit input(std::string_view text) : text_(text) {}
 
-  static std::filesystem::path path() { return "/proc/self/fd/" + std::to_string(descriptor()); }
+  std::string_view text() const { return text_; }
+  /// Writes the file and returns its path.
+  std::filesystem::path path() const {
+    if (::pwrite(descriptor(), text_.data(), text_.size(), 0) != static_cast<ssize_t>(text_.size()) ||
+        ::ftruncate(descriptor(), static_cast<off_t>(text_.size())) != 0)
+      std::abort();
+    return "/proc/self/fd/" + std::to_string(descriptor());
+  }
 
  private:
   static int descriptor() {
-    static const int file = ::memfd_create("input", MFD_CLOEXEC);
-    return file;
+    static const int made = ::memfd_create("input", MFD_CLOEXEC);
+    return made;
   }
+
+  std::string_view text_;
 };
 
-/// Runs a reader. It may refuse the input in one sentence; any other exception ends the program.
-template <class Read>
-int refuse_or_read(Read&& read) {
+/// Runs the reader, which each NAME_fuzz.cpp defines. It may refuse the input in one sentence; any other exception ends
+/// the program.
+void read(const input& in);
+
+}  // namespace qkgeom::fuzz
+
+/// What libFuzzer and mutator.cpp call. A program has one file that includes this one.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace qkgeom;
   try {
-    read();
+    fuzz::read(fuzz::input({reinterpret_cast<const char*>(data), size}));
   } catch (const error& e) {
     const std::string_view sentence = e.what();
     for (const char c : sentence)
@@ -54,5 +58,3 @@ int refuse_or_read(Read&& read) {
   }
   return 0;
 }
-
-}  // namespace qkgeom::fuzz

@@ -14,6 +14,7 @@
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/model/component_weights.hpp"
 #include "qkgeom/model/fit_checks.hpp"
+#include "qkgeom/plasticity/bucket_table.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 #include "qkgeom/plasticity/summary.hpp"
@@ -271,6 +272,26 @@ TEST_P(golden, component_weights) {
       expect_close(r.weight[c], w.at("weight"), 1e-9, 1e-3, "weight");
     }
   });
+}
+
+// As captured, not turned to the keys' signs.
+TEST_P(golden, bucket_table) {
+  std::size_t compared = 0;
+  for_each_head(GetParam(), [&](const auto& head, const json& want, const json& all) {
+    const auto model = fit_queries(ctx, moments_of(head, all),
+                                   {.covariance = covariance_kind::linear_drift, .position = query_position::mean});
+    const auto table = bucket_table(ctx, model, head, all_pairs{}, {.precision = pair_precision::f64});
+    std::size_t filled = 0;
+    for (const auto& cell : table.cells) filled += cell.pairs > 0;
+    EXPECT_EQ(filled, want.at("author_bucket_table_unoriented").size());
+    for (const auto& w : want.at("author_bucket_table_unoriented")) {
+      const auto& cell = table.cell(w.at("q_bucket"), w.at("k_bucket"));
+      EXPECT_EQ(cell.pairs, w.at("pairs").get<std::int64_t>());
+      EXPECT_NEAR(cell.plasticity, w.at("ap_bucket").get<double>(), 1e-9);
+      ++compared;
+    }
+  });
+  EXPECT_GT(compared, 100u);
 }
 
 INSTANTIATE_TEST_SUITE_P(captures, golden,

@@ -7,11 +7,46 @@
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
-#include "tests/model/drifting_head.hpp"
+#include "qkgeom/model/component_weights.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 
 namespace {
 
 using namespace qkgeom;
+
+/// A planted head whose queries drift: eps and noise are normal, R^2 follows from drift, length and unit variances.
+planted_head drifting() {
+  planted_head p{.dim = 12, .context_length = 4096, .documents = 8, .rows = 400, .seed = 3};
+  p.drift_q.assign(12, 0.0);
+  p.drift_q[2] = 1e-3;
+  p.drift_q[7] = -5e-4;
+  return p;
+}
+
+TEST(component_weights, are_shares_of_r2) {
+  cpu_context ctx{{.threads = 1}};
+  const auto rows = plant<double>(drifting());
+  const auto m = accumulate(ctx, rows.view(), uniform_buckets{256}, {.context_length = 4096});
+  const auto w = component_weights(ctx, m);
+  double sum = 0, r2 = 0;
+  for (std::size_t i = 0; i < 12; ++i) {
+    sum += w.weight[i];
+    r2 += w.r2[i];
+  }
+  EXPECT_NEAR(sum, 1, 1e-14);
+  const double spread2 = 4096.0 * 4096.0 / 12;
+  EXPECT_NEAR(w.r2[2], 1e-6 * spread2 / (1 + 1e-6 * spread2), 0.05);
+  EXPECT_NEAR(w.r2[7], 2.5e-7 * spread2 / (1 + 2.5e-7 * spread2), 0.05);
+  EXPECT_NEAR(w.weight[2] / w.r2[2], 1 / r2, 1e-12);
+}
+
+TEST(component_weights, are_equal_where_nothing_drifts) {
+  cpu_context ctx{{.threads = 1}};
+  auto rows = plant<double>(drifting());
+  for (auto& t : rows.q_position) t = 7;
+  const auto m = accumulate(ctx, rows.view(), uniform_buckets{256}, {.context_length = 4096});
+  for (const double w : component_weights(ctx, m).weight) EXPECT_DOUBLE_EQ(w, 1.0 / 12);
+}
 
 TEST(check_normality, is_that_of_scipy) {
   // scipy.stats.skew and kurtosis with bias=False, kstest of the standardised values against "norm".
@@ -71,7 +106,7 @@ using element_types = testing::Types<double, float, bf16>;
 TYPED_TEST_SUITE(fit_checks_of_planted, element_types);
 
 TYPED_TEST(fit_checks_of_planted, find_normal_queries_normal_and_the_drift) {
-  const auto r = checks_of(plant<TypeParam>(test::drifting()));
+  const auto r = checks_of(plant<TypeParam>(drifting()));
   const double n = 3200, beta = std::hypot(1e-3, 5e-4), spread = 4096 / std::sqrt(12.0);
   EXPECT_EQ(r.residual.count, 3200);
   EXPECT_NEAR(r.beta_norm, beta, 5 * std::sqrt(12 / n) / spread);
@@ -90,7 +125,7 @@ TYPED_TEST(fit_checks_of_planted, find_normal_queries_normal_and_the_drift) {
 }
 
 TEST(fit_checks, see_queries_that_are_not_normal) {
-  auto rows = plant<double>(test::drifting());
+  auto rows = plant<double>(drifting());
   for (double& x : rows.q) x = std::exp(x);
   const auto r = checks_of(rows);
   EXPECT_GT(r.noise.abs_skewness, 2);
@@ -99,7 +134,7 @@ TEST(fit_checks, see_queries_that_are_not_normal) {
 }
 
 TEST(fit_checks, test_at_most_the_dimensions_asked_for) {
-  auto rows = plant<double>(test::drifting());
+  auto rows = plant<double>(drifting());
   for (std::size_t i = 0; i < rows.q.size(); ++i)
     if (i % 12 >= 9) rows.q[i] = std::exp(2 * rows.q[i]);
   const auto all = checks_of(rows), same = checks_of(rows, {.max_dimensions = 11});
@@ -111,8 +146,8 @@ TEST(fit_checks, test_at_most_the_dimensions_asked_for) {
 
 TEST(fit_checks, refuse_moments_of_other_rows) {
   cpu_context ctx{{.threads = 1}};
-  const auto a = plant<double>(test::drifting());
-  auto other = test::drifting();
+  const auto a = plant<double>(drifting());
+  auto other = drifting();
   other.rows = 300;
   const auto b = plant<double>(other);
   const auto m = accumulate(ctx, b.view(), uniform_buckets{256}, {.context_length = 4096});
@@ -120,7 +155,7 @@ TEST(fit_checks, refuse_moments_of_other_rows) {
 }
 
 TEST(fit_checks, of_queries_without_drift_are_defined) {
-  auto rows = plant<double>(test::drifting());
+  auto rows = plant<double>(drifting());
   for (auto& t : rows.q_position) t = 7;
   const auto r = checks_of(rows);
   EXPECT_EQ(r.beta_norm, 0);

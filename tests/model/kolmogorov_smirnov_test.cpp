@@ -3,28 +3,21 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <sstream>
 #include <string>
+
+#include "qkgeom/io/csv.hpp"
 
 namespace {
 
 using namespace qkgeom;
 
 TEST(kolmogorov_smirnov, p_agrees_with_scipy) {
-  std::ifstream table(std::string(QKGEOM_TEST_DATA) + "/kolmogorov.csv");  // made by make_kolmogorov_table.py
-  std::string line;
-  std::getline(table, line);
-  int rows = 0;
-  for (; std::getline(table, line); ++rows) {
-    std::replace(line.begin(), line.end(), ',', ' ');
-    std::istringstream fields(line);
-    index_t n = 0;
-    double distance = 0, p = 0;
-    ASSERT_TRUE(fields >> n >> distance >> p) << line;
-    EXPECT_NEAR(kolmogorov_smirnov_p(n, distance) / p, 1, p < 0.1 ? 2e-4 : 1e-3) << line;
-  }
-  EXPECT_GT(rows, 300);
+  const auto table = read_csv(std::string(QKGEOM_TEST_DATA) + "/kolmogorov.csv");  // made by make_kolmogorov_table.py
+  const auto n = table.numbers("n"), distance = table.numbers("distance"), p = table.numbers("p");
+  EXPECT_GT(table.rows(), 300u);
+  for (std::size_t i = 0; i < table.rows(); ++i)
+    EXPECT_NEAR(kolmogorov_smirnov_p(static_cast<index_t>(n[i]), distance[i]) / p[i], 1, p[i] < 0.1 ? 2e-4 : 1e-3)
+        << n[i] << ' ' << distance[i];
 }
 
 TEST(kolmogorov_smirnov, p_of_one_value_is_its_closed_form) {

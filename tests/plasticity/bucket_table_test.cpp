@@ -9,6 +9,9 @@
 #include <vector>
 
 #include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/plasticity/empirical.hpp"
+#include "qkgeom/plasticity/keys_by_document.hpp"
+#include "tests/common/refusal.hpp"
 #include "tests/plasticity/pair_oracle.hpp"
 
 namespace {
@@ -64,6 +67,52 @@ TEST(bucket_table, equals_brute_force) {
         }
       EXPECT_EQ(one_lacks_keys, edges == narrow);
     }
+}
+
+using namespace qkgeom;
+
+/// What tests compare of two profiles: sums by document, of every bucket.
+std::vector<std::vector<double>> sums_of(const plasticity_profile_result& p) {
+  std::vector<std::vector<double>> all{{p.documents.begin(), p.documents.end()}, p.heatmap.sum};
+  for (const auto& b : p.buckets) all.push_back(b.document_sum);
+  return all;
+}
+
+TEST(prepared_layer, gives_what_its_view_gives_in_either_order_of_keys) {
+  cpu_context ctx{{.threads = 2}};
+  const planted_case c(5, 6, 60);
+  const auto layer = as_layer(c.rows.view());
+  const std::vector models{c.model(ctx, covariance_kind::joint)};
+  observed_queries<double> observed(models[0].buckets, 4096, 0);
+  observed.add(layer);
+  const auto queries = observed.take();
+  prepared_layer prepared(ctx, layer);
+  for (const bool across : {false, true, false}) {
+    const all_pairs pairs{.across_documents = across};
+    EXPECT_EQ(sums_of(plasticity_profile(ctx, models, prepared, pairs, {.heatmap = true})[0]),
+              sums_of(plasticity_profile(ctx, models, layer, pairs, {.heatmap = true})[0]));
+    const auto got = bucket_table(ctx, models, prepared, pairs)[0], want = bucket_table(ctx, models, layer, pairs)[0];
+    ASSERT_EQ(got.cells.size(), want.cells.size());
+    for (std::size_t i = 0; i < got.cells.size(); ++i) {
+      EXPECT_EQ(got.cells[i].pairs, want.cells[i].pairs);
+      if (got.cells[i].pairs > 0) {
+        EXPECT_EQ(got.cells[i].plasticity, want.cells[i].plasticity);
+      }
+    }
+    const empirical_key_options options{.across_documents = across};
+    EXPECT_EQ(sums_of(empirical_profile(ctx, queries, prepared, models[0].buckets, options)[0]),
+              sums_of(empirical_profile(ctx, queries, layer, models[0].buckets, options)[0]));
+  }
+  EXPECT_NE(sums_of(plasticity_profile(ctx, models, prepared)[0]),
+            sums_of(plasticity_profile(ctx, models, prepared, all_pairs{.across_documents = true})[0]));
+}
+
+TEST(prepared_layer, refuses_shapes_that_do_not_fit) {
+  cpu_context ctx{{.threads = 1}};
+  const planted_case c(5, 2, 10);
+  auto layer = as_layer(c.rows.view());
+  --layer.k_position.size;
+  EXPECT_QKGEOM_ERROR("k_position has 19 entries for 20 rows of k", prepared_layer(ctx, layer));
 }
 
 }  // namespace

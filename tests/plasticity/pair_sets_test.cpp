@@ -109,14 +109,11 @@ TEST(sampled, draws_do_not_depend_on_threads_and_stand_for_all_pairs) {
   const auto exact = plasticity_profile(one, model, c.rows.view());
   const auto other = plasticity_profile(one, model, c.rows.view(), sampled{.n = 120, .seed = 6});
   const auto layer = plasticity_profile(one, model, c.rows.view(), sampled{.n = 120, .seed = 5, .layer = 1});
-  EXPECT_EQ(a.heatmap.sum, b.heatmap.sum);
-  EXPECT_EQ(a.heatmap.terms.square, b.heatmap.terms.square);
+  test::expect_same(a, b);
   double cells = 0, pairs = 0;
   for (const double w : a.heatmap.weight) cells += w;
   for (std::size_t i = 1; i < a.buckets.size(); ++i) {
     const auto& x = a.buckets[i];
-    EXPECT_EQ(x.plasticity, b.buckets[i].plasticity);
-    EXPECT_EQ(x.term_sum, b.buckets[i].term_sum);
     EXPECT_NE(x.plasticity, other.buckets[i].plasticity);
     EXPECT_NE(x.plasticity, layer.buckets[i].plasticity);
     EXPECT_EQ(x.pairs, exact.buckets[i].pairs);

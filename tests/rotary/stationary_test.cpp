@@ -8,7 +8,7 @@
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/geometry/planar_rotation.hpp"
 #include "qkgeom/planted/planted_head.hpp"
-#include "qkgeom/rotary/detail/phase_mean.hpp"
+#include "qkgeom/rotary/detail/stationary.hpp"
 #include "qkgeom/rotary/rotation_between.hpp"
 #include "tests/common/refusal.hpp"
 

@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "qkgeom/stats/resampling.hpp"
-
-#include "tests/stats/associations_fixture.hpp"
+#include "tests/common/data_files.hpp"
 
 namespace {
 
@@ -19,7 +18,7 @@ using columns = std::vector<double>;
 constexpr association kinds[] = {association::pearson, association::spearman, association::kendall};
 
 TEST(association, equals_scipy_with_exact_p) {
-  const auto all = test::associations();
+  const auto all = test::json_data("associations.json");
   int with_p = 0, with_interval = 0;
   for (const auto& pair : all.at("pairs")) {
     SCOPED_TRACE(pair.at("name").get<std::string>());
@@ -69,7 +68,7 @@ TEST(association, what_a_third_column_explains_is_taken_out) {
 }
 
 TEST(line, equals_scipy_and_is_less_sure_far_away) {
-  const auto all = test::associations();
+  const auto all = test::json_data("associations.json");
   const auto line = fit_line(all["pairs"][3]["x"].get<columns>(), all["pairs"][3]["y"].get<columns>());
   EXPECT_NEAR(line.slope, all["line"][0].get<double>(), 1e-13);
   EXPECT_NEAR(line.intercept, all["line"][1].get<double>(), 1e-13);

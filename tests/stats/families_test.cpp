@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/stats/associations_fixture.hpp"
+#include "tests/common/data_files.hpp"
 
 namespace {
 
@@ -29,7 +29,7 @@ TEST(families, rounding_is_no_variance) {
 }
 
 TEST(families, parts_equal_scipy_and_show_the_reversal) {
-  const auto f = test::associations().at("families");
+  const auto f = test::json_data("associations.json").at("families");
   const auto x = f.at("x").get<columns>(), y = f.at("y").get<columns>();
   const auto family = f.at("family").get<std::vector<std::string>>();
   const auto d = decompose_by_family(x, y, family);

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "tests/stats/associations_fixture.hpp"
+#include "tests/common/data_files.hpp"
 
 namespace {
 
@@ -15,7 +15,7 @@ using namespace qkgeom;
 using columns = std::vector<double>;
 
 TEST(resampling, drawn_orders_agree_with_all_orders_within_the_error_they_state) {
-  const auto pair = test::associations().at("pairs")[1];
+  const auto pair = test::json_data("associations.json").at("pairs")[1];
   const auto x = pair.at("x").get<columns>(), y = pair.at("y").get<columns>();
   const permutation_options few{.max_exact = 719, .draws = 20000, .seed = 11};
   const auto t = test_association(association::spearman, x, y, few),

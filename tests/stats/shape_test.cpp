@@ -3,17 +3,18 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <nlohmann/json.hpp>
+#include <cmath>
 
 #include "qkgeom/stats/quantile.hpp"
+#include "tests/common/data_files.hpp"
+#include "tests/common/refusal.hpp"
 
 namespace {
 
 using namespace qkgeom;
 
 TEST(sample_shape, equals_scipy) {  // tests/data/make_sample_shapes.py
-  const auto all = nlohmann::json::parse(std::ifstream(std::string(QKGEOM_TEST_DATA) + "/sample-shapes.json"));
+  const auto all = test::json_data("sample-shapes.json");
   ASSERT_EQ(all.size(), 5u);
   for (const auto& s : all) {
     SCOPED_TRACE(s.at("name").get<std::string>());
@@ -58,6 +59,20 @@ TEST(sample_shape, too_few_or_equal_values_have_none) {
     EXPECT_EQ(many.deviation, 0);
     EXPECT_TRUE(std::isnan(many.skewness) && std::isnan(many.kurtosis) && std::isnan(many.bimodality));
   }
+}
+
+TEST(quantile, known_values) {
+  EXPECT_DOUBLE_EQ(quantile({4, 1, 3, 2}, 0.5), 2.5);
+  EXPECT_DOUBLE_EQ(quantile({4, 1, 3, 2}, 0.25), 1.75);  // numpy.quantile
+  EXPECT_DOUBLE_EQ(quantile({4, std::nan(""), 3}, 1), 4);
+  EXPECT_DOUBLE_EQ(quantile({7}, 0.3), 7);
+  EXPECT_TRUE(std::isnan(quantile({}, 0.5)));
+}
+
+TEST(quantile, a_share_outside_0_to_1_is_refused) {
+  EXPECT_EQ(quantile({1, 2, 3}, 1), 3);
+  for (const double share : {-0.1, 1.01, std::nan("")})
+    EXPECT_QKGEOM_ERROR("quantile: the share", quantile({1, 2, 3}, share));
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdio>
 
-#include "examples/common/figures/characters.hpp"
 #include "examples/common/table.hpp"
 
 namespace qkgeom::examples::style {

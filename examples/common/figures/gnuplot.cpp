@@ -16,7 +16,7 @@
 #include <map>
 #include <string_view>
 
-#include "examples/common/figures/characters.hpp"
+#include "examples/common/table.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/file.hpp"
 
@@ -117,6 +117,14 @@ bool has_font(char32_t code) {
   for (auto range = ranges.upper_bound(code); range != ranges.begin();)
     if ((--range)->second >= code) return true;
   return false;
+}
+
+/// The Unicode number of a character that is not ill-formed.
+char32_t code_point(std::string_view character) {
+  const auto lead = static_cast<unsigned char>(character[0]);
+  char32_t code = character.size() == 1 ? lead : lead & (0x7fu >> character.size());
+  for (const char c : character.substr(1)) code = (code << 6) | (static_cast<unsigned char>(c) & 0x3fu);
+  return code;
 }
 
 /// Replaces characters that no font has by question marks.

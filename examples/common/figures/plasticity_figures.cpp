@@ -1,83 +1,28 @@
 // SPDX-License-Identifier: MIT
 // Figures of a report's profiles and heatmaps.
 #include <cmath>
-#include <map>
 
 #include "examples/common/figures/head_cells.hpp"
+#include "examples/common/numbers/head_values.hpp"
+#include "examples/common/terminal.hpp"
 #include "qkgeom/stats/interval.hpp"
 
 namespace qkgeom::examples {
 
 namespace {
 
-struct mean_line {
-  std::vector<double> mean, half_width;  ///< of the 95 % interval
-};
-
-/// Mean over heads in each query bucket; its interval is by a jackknife that leaves one document out of all heads at
-/// once.
-mean_line mean_over_heads(const std::vector<const plasticity_profile_result*>& profiles) {
-  mean_line line;
-  const std::size_t buckets = profiles.empty() ? 0 : profiles[0]->buckets.size();
-  for (std::size_t b = 0; b < buckets; ++b) {
-    double sum = 0, heads = 0;
-    std::map<std::int32_t, std::pair<double, double>> change;  // document -> change of sum and heads without it
-    for (const auto* p : profiles) {
-      const auto& bucket = p->buckets[b];
-      if (!std::isfinite(bucket.plasticity)) continue;
-      sum += bucket.plasticity;
-      ++heads;
-      double total = 0, weight = 0;
-      for (std::size_t e = 0; e < p->documents.size(); ++e) {
-        total += bucket.document_sum[e];
-        weight += bucket.document_weight[e];
-      }
-      for (std::size_t e = 0; e < p->documents.size(); ++e) {
-        if (!(bucket.document_weight[e] > 0)) continue;
-        const double rest = weight - bucket.document_weight[e];
-        auto& c = change[p->documents[e]];
-        c.first += (rest > 0 ? (total - bucket.document_sum[e]) / rest : 0.0) - bucket.plasticity;
-        c.second -= rest > 0 ? 0 : 1;
-      }
-    }
-    std::vector<double> without;
-    for (const auto& [document, c] : change)
-      without.push_back(heads + c.second > 0 ? (sum + c.first) / (heads + c.second) : no_value);
-    line.mean.push_back(heads > 0 ? sum / heads : no_value);
-    line.half_width.push_back(half_width(jackknife(line.mean.back(), without)));
-  }
-  return line;
-}
-
-void add_kind(line_figure& f, const model_report& report, bool rope, bool named) {
-  std::vector<const plasticity_profile_result*> profiles;
-  std::vector<plasticity_profile_result> observed;
+/// A group of line_figure for some heads: their mean in each query bucket with its 95 % interval, by a jackknife that
+/// leaves one document out of all heads at once.
+line_figure::group mean_line(const std::vector<head_values>& buckets, const std::vector<std::size_t>& heads,
+                             std::string name) {
   line_figure::group g;
-  for (const auto& h : report.heads) {
-    if (h.rope != rope || h.profiles.empty()) continue;
-    profiles.push_back(&h.profiles[0]);
-    std::vector<double> trace;
-    for (const auto& b : h.profiles[0].buckets) trace.push_back(b.plasticity);
-    g.traces.push_back(std::move(trace));
-    if (h.empirical) observed.push_back(unbiased(*h.empirical));
+  g.name = std::move(name);
+  for (const auto& bucket : buckets) {
+    const auto mean = over_heads(bucket, heads, head_statistic::mean);
+    g.mean.push_back(mean.value);
+    g.error.push_back(half_width(mean));
   }
-  if (profiles.empty()) return;
-  const std::string kind = named ? rope ? "RoPE: " : "NoPE: " : "";
-  auto line = mean_over_heads(profiles);
-  g.name = kind + "mean of " + counted(profiles.size(), "head");
-  g.line = rope ? rope_colour : nope_colour;
-  g.mean = std::move(line.mean);
-  g.error = std::move(line.half_width);
-  f.groups.push_back(std::move(g));
-  if (observed.empty()) return;
-  std::vector<const plasticity_profile_result*> seen;
-  for (const auto& p : observed) seen.push_back(&p);
-  line_figure::group o;
-  o.name = kind + "observed queries";
-  o.line = rope ? rope_colour : nope_colour;
-  o.mean = mean_over_heads(seen).mean;
-  o.dashed = true;
-  f.groups.push_back(std::move(o));
+  return g;
 }
 
 std::string headline_of(const model_report& report) {
@@ -102,8 +47,33 @@ std::string pairs_words(const model_report& report) {
 
 line_figure profile_figure(const model_report& report) {
   line_figure f;
-  add_kind(f, report, true, has_both_kinds(report));
-  add_kind(f, report, false, has_both_kinds(report));
+  const bool both = has_both_kinds(report);
+  const auto buckets = plasticity_by_bucket(report), observed = plasticity_by_bucket(with_headline(report, -1));
+  for (const bool rope : {true, false}) {
+    std::vector<std::size_t> heads;
+    std::vector<std::vector<double>> traces;
+    bool has_observed = false;
+    for (std::size_t i = 0; i < report.heads.size(); ++i) {
+      const auto& h = report.heads[i];
+      if (h.rope != rope || h.profiles.empty()) continue;
+      heads.push_back(i);
+      auto& trace = traces.emplace_back();
+      for (const auto& b : h.profiles[0].buckets) trace.push_back(b.plasticity);
+      has_observed = has_observed || h.empirical;
+    }
+    if (heads.empty()) continue;
+    const std::string kind = both ? rope ? "RoPE: " : "NoPE: " : "";
+    auto g = mean_line(buckets, heads, kind + "mean of " + counted(heads.size(), "head"));
+    g.line = rope ? rope_colour : nope_colour;
+    g.traces = std::move(traces);
+    f.groups.push_back(g);
+    if (!has_observed) continue;
+    auto o = mean_line(observed, heads, kind + "observed queries");
+    o.line = g.line;
+    o.error.clear();
+    o.dashed = true;
+    f.groups.push_back(std::move(o));
+  }
   f.text = {"Attention plasticity along the context",
             report.model + brief_notes(report) + ", " + headline_of(report) + " query model, " + pairs_words(report) +
                 "; " + heads_words(f) + ", band: 95 % interval",

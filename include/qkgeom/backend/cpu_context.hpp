@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "qkgeom/backend/detail/cpu/primitives.hpp"
-#include "qkgeom/backend/detail/each_matrix.hpp"
 #include "qkgeom/context/context.hpp"
 #include "qkgeom/context/row_rotation.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/core/thread_pool.hpp"
+#include "qkgeom/linalg/symmetric.hpp"
 
 namespace qkgeom {
 
@@ -52,12 +52,12 @@ class cpu_context {
 
   /// Returns eigenvalues (descending) and eigenvectors of symmetric (d, d) matrices. Throws if an entry is not finite.
   std::vector<eigen_system> symmetric_eigen(const std::vector<const std::vector<double>*>& matrices, index_t d) {
-    return backend::symmetric_eigen(*this, matrices, d);
+    return linalg::symmetric_eigen(*this, matrices, d);
   }
 
   /// Returns factors F (d, rank) of symmetric positive semi-definite (d, d) matrices F F'.
   std::vector<semidefinite_root> cholesky(const std::vector<const std::vector<double>*>& matrices, index_t d) {
-    return backend::cholesky(*this, matrices, d);
+    return linalg::cholesky(*this, matrices, d);
   }
 
   /// Sums over pairs of keys under Gaussian scores, one result per problem: over all pairs, or over the pairs that

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "qkgeom/core/config.hpp"
+#include "qkgeom/core/error.hpp"
 
 namespace qkgeom {
 
@@ -38,7 +39,35 @@ struct row_moments {
 
 /// Adds the moments of further rows (Chan, Golub & LeVeque 1979). Full moments merge into diagonal ones, but not
 /// diagonal ones into full ones. Throws if head sizes differ.
-QKGEOM_INLINE void merge(row_moments& into, const row_moments& from);
+inline void merge(row_moments& into, const row_moments& from) {
+  require(into.dim() == from.dim(), "cannot merge moments of head size ", from.dim(), " into head size ", into.dim());
+  if (from.count == 0) return;
+  const bool full = into.has_full_scatter();
+  require(!full || from.has_full_scatter(), "cannot merge moments without covariance into moments with covariance");
+  const auto d = into.mean.size();
+  const double na = static_cast<double>(into.count), nb = static_cast<double>(from.count), n = na + nb;
+  const double weight = na * nb / n, share = nb / n;
+  const double dt = from.mean_t - into.mean_t;
+  std::vector<double> dx(d);
+  for (std::size_t i = 0; i < d; ++i) dx[i] = from.mean[i] - into.mean[i];
+  if (full) {
+    for (std::size_t i = 0; i < d; ++i) {
+      const double wi = weight * dx[i];
+      double* row = &into.xx[i * d];
+      const double* add = &from.xx[i * d];
+      for (std::size_t j = 0; j < d; ++j) row[j] += add[j] + wi * dx[j];
+    }
+  } else {
+    for (std::size_t i = 0; i < d; ++i) into.xx[i] += from.xx_diagonal(i) + weight * dx[i] * dx[i];
+  }
+  for (std::size_t i = 0; i < d; ++i) {
+    into.xt[i] += from.xt[i] + weight * dx[i] * dt;
+    into.mean[i] += share * dx[i];
+  }
+  into.tt += from.tt + weight * dt * dt;
+  into.mean_t += share * dt;
+  into.count += from.count;
+}
 
 /// Moments of one side (queries or keys) of a head: over all rows, and per bucket.
 struct side_moments {
@@ -48,7 +77,3 @@ struct side_moments {
 };
 
 }  // namespace qkgeom
-
-#if !defined(QKGEOM_PRECOMPILED)
-#include "qkgeom/context/detail/row_moments.hpp"
-#endif

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
 #include <vector>
 
 #include "qkgeom/context/context.hpp"
 #include "qkgeom/geometry/head_class.hpp"
+#include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/stats/moments.hpp"
 
 namespace qkgeom {
@@ -31,6 +36,79 @@ struct pca_result {
 template <context Context, class Moments>
 auto pca(Context& ctx, const Moments& moments, const pca_options& options = {});
 
-}  // namespace qkgeom
+namespace detail {
 
-#include "qkgeom/geometry/detail/pca.hpp"
+/// Returns the variance along a direction up to which it is only rounding.
+inline double rounding_floor(const row_moments& m) {
+  const auto d = m.mean.size();
+  return static_cast<double>(d) * std::numeric_limits<double>::epsilon() * dense::trace(m.xx, d);
+}
+
+inline std::vector<double> correlations_with_position(const row_moments& side, const std::vector<double>& components) {
+  const auto d = side.mean.size();
+  const auto variance = dense::quadratic_rows(side.xx, components, d);
+  const double floor = rounding_floor(side);
+  std::vector<double> r(d);
+  for (std::size_t j = 0; j < d; ++j) {
+    double xt = 0;
+    for (std::size_t i = 0; i < d; ++i) xt += components[j * d + i] * side.xt[i];
+    r[j] = variance[j] > floor ? correlation(xt, variance[j], side.tt) : 0.0;
+  }
+  return r;
+}
+
+inline double linear_share(const row_moments& side) {
+  const double total = dense::trace(side.xx, side.mean.size());
+  return total > 0 && side.tt > 0 ? dense::dot(side.xt, side.xt) / (side.tt * total) : 0.0;
+}
+
+/// Computes one head's PCA; `system` and `pooled` are the eigenvectors and moments of the pooled rows.
+inline pca_result pca_of(const moments_ref& head, const row_moments& pooled, eigen_system system,
+                         const pca_options& options) {
+  const auto &q = head.q->total, &k = head.k->total;
+  const std::size_t d = system.values.size();
+  const double trace = dense::trace(pooled.xx, d), count = static_cast<double>(pooled.count);
+  pca_result r;
+  r.components = std::move(system.vectors);
+  r.r_q = correlations_with_position(q, r.components);
+  r.r_k = correlations_with_position(k, r.components);
+  r.explained_variance.resize(d);
+  for (std::size_t j = 0; j < d; ++j) {
+    r.explained_variance[j] = trace > 0 ? std::max(0.0, system.values[j]) / trace : 0.0;
+    if ((std::abs(r.r_q[j]) >= std::abs(r.r_k[j]) ? r.r_q[j] : r.r_k[j]) >= 0) continue;
+    r.r_q[j] = -r.r_q[j];
+    r.r_k[j] = -r.r_k[j];
+    for (std::size_t i = 0; i < d; ++i) r.components[j * d + i] = -r.components[j * d + i];
+  }
+  for (std::size_t j = 0; j < std::min<std::size_t>(10, d); ++j) {
+    r.q_component_share += r.explained_variance[j] * r.r_q[j] * r.r_q[j];
+    r.k_component_share += r.explained_variance[j] * r.r_k[j] * r.r_k[j];
+  }
+  r.total_variance = count > 1 ? trace / (count - 1) : 0.0;
+  r.q_linear_share = linear_share(q);
+  r.k_linear_share = linear_share(k);
+  r.head_class = classify(r.r_q[0], r.r_k[0], options.thresholds);
+  return r;
+}
+
+}  // namespace detail
+
+template <context Context, class Moments>
+auto pca(Context& ctx, const Moments& moments, const pca_options& options) {
+  const auto heads = heads_of(moments);
+  std::vector<row_moments> pooled(heads.size());
+  ctx.for_each(heads.size(), [&](index_t h) {
+    const auto& head = heads[h];
+    require(head.q->total.count > 0 && head.k->total.count > 0, "pca: a head needs at least one query and one key");
+    pooled[h] = pooled_moments(head);
+  });
+  std::vector<const std::vector<double>*> scatters;
+  for (const auto& p : pooled) scatters.push_back(&p.xx);
+  auto systems = ctx.symmetric_eigen(scatters, pooled.empty() ? 0 : pooled[0].dim());
+  std::vector<pca_result> results(heads.size());
+  ctx.for_each(heads.size(),
+               [&](index_t h) { results[h] = detail::pca_of(heads[h], pooled[h], std::move(systems[h]), options); });
+  return shaped_like(moments, std::move(results));
+}
+
+}  // namespace qkgeom

@@ -16,6 +16,26 @@ QKGEOM_INLINE eigen_system symmetric_eigen(const std::vector<double>& matrix, in
 /// largest; F has a column per remaining pivot. Throws if an entry is not finite.
 QKGEOM_INLINE semidefinite_root semidefinite_factor(const std::vector<double>& matrix, index_t d);
 
+/// Returns f(matrix) for each matrix, in parallel on the host.
+template <runs_host_work Context, class F>
+auto each_matrix(Context& ctx, const std::vector<const std::vector<double>*>& matrices, const F& f) {
+  std::vector<decltype(f(*matrices[0]))> result(matrices.size());
+  ctx.for_each(static_cast<index_t>(matrices.size()), [&](index_t i) { result[i] = f(*matrices[i]); });
+  return result;
+}
+
+template <runs_host_work Context>
+std::vector<eigen_system> symmetric_eigen(Context& ctx, const std::vector<const std::vector<double>*>& matrices,
+                                          index_t d) {
+  return each_matrix(ctx, matrices, [d](const std::vector<double>& m) { return symmetric_eigen(m, d); });
+}
+
+template <runs_host_work Context>
+std::vector<semidefinite_root> cholesky(Context& ctx, const std::vector<const std::vector<double>*>& matrices,
+                                        index_t d) {
+  return each_matrix(ctx, matrices, [d](const std::vector<double>& m) { return semidefinite_factor(m, d); });
+}
+
 }  // namespace qkgeom::linalg
 
 #if !defined(QKGEOM_PRECOMPILED)

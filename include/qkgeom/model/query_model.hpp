@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "qkgeom/context/context.hpp"
 #include "qkgeom/context/pair_problem.hpp"
+#include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/stats/moments.hpp"
 
 namespace qkgeom {
@@ -68,9 +70,80 @@ auto fit_queries(Context& ctx, const Moments& moments, const query_model_options
 /// are admissible, in windowed layers only after tau - window (tokens).
 QKGEOM_INLINE score_distribution scores_of(const query_model& model, index_t b, std::optional<index_t> window);
 
+namespace detail {
+
+/// Returns the covariance (d, d) of a bucket in Householder coordinates; coordinate 1 covaries only under `joint`.
+QKGEOM_INLINE std::vector<double> bucket_covariance(const row_moments& m, const query_model& model);
+/// Fits the model of one head, without the roots of its covariances.
+QKGEOM_INLINE query_model model_of(const moments_ref& head, const query_model_options& options);
+
+}  // namespace detail
+
+template <context Context, class Moments>
+auto fit_queries(Context& ctx, const Moments& moments, const query_model_options& options) {
+  const auto heads = heads_of(moments);
+  std::vector<query_model> models(heads.size());
+  ctx.for_each(heads.size(), [&](index_t h) { models[h] = detail::model_of(heads[h], options); });
+  if (options.covariance == covariance_kind::full || options.covariance == covariance_kind::joint) {
+    std::vector<query_bucket*> buckets;
+    std::vector<std::pair<const row_moments*, const query_model*>> source;
+    for (std::size_t h = 0; h < heads.size(); ++h)
+      for (std::size_t b = 0; b < models[h].bucket.size(); ++b)
+        if (models[h].bucket[b].queries >= 2) {
+          buckets.push_back(&models[h].bucket[b]);
+          source.emplace_back(&heads[h].q->bucket[b], &models[h]);
+        }
+    std::vector<std::vector<double>> covariances(buckets.size());
+    ctx.for_each(buckets.size(),
+                 [&](index_t i) { covariances[i] = detail::bucket_covariance(*source[i].first, *source[i].second); });
+    std::vector<const std::vector<double>*> matrices;
+    for (const auto& c : covariances) matrices.push_back(&c);
+    auto roots = ctx.cholesky(matrices, heads.empty() ? 0 : heads[0].q->total.dim());
+    for (std::size_t i = 0; i < buckets.size(); ++i) buckets[i]->root = std::move(roots[i]);
+  }
+  return shaped_like(moments, std::move(models));
+}
+
+/// Returns `full` or `joint` models with one covariance per head, as the decay theorem assumes (4.4, A.1): the mean of
+/// the buckets' covariances weighted by n - 1. `models` are the `fit_queries` of `moments`. Throws if they do not fit
+/// each other or have another covariance kind.
+template <context Context>
+std::vector<query_model> with_pooled_covariance(Context& ctx, const layer_moments& moments,
+                                                std::vector<query_model> models) {
+  const auto heads = heads_of(moments);
+  require(models.size() == heads.size(), "with_pooled_covariance: ", models.size(), " query models for moments of ",
+          heads.size(), " heads");
+  std::vector<std::vector<double>> pooled(heads.size());
+  ctx.for_each(heads.size(), [&](index_t h) {
+    const auto& model = models[h];
+    require(model.covariance == covariance_kind::full || model.covariance == covariance_kind::joint,
+            "with_pooled_covariance: the query model must be full or joint, not ", name_of(model.covariance));
+    const auto d = heads[h].q->total.mean.size();
+    pooled[h].assign(d * d, 0);
+    double freedom = 0;
+    for (const auto& m : heads[h].q->bucket)
+      if (m.count >= 2) freedom += static_cast<double>(m.count - 1);
+    for (const auto& m : heads[h].q->bucket)
+      if (m.count >= 2)
+        pooled[h] = dense::sum(std::move(pooled[h]), detail::bucket_covariance(m, model),
+                               static_cast<double>(m.count - 1) / freedom);
+  });
+  std::vector<const std::vector<double>*> matrices;
+  for (const auto& c : pooled) matrices.push_back(&c);
+  const auto roots = ctx.cholesky(matrices, heads.empty() ? 0 : heads[0].q->total.dim());
+  for (std::size_t h = 0; h < heads.size(); ++h) {
+    const auto d = heads[h].q->total.mean.size();
+    for (auto& bucket : models[h].bucket) {
+      if (bucket.queries < 2) continue;
+      bucket.root = roots[h];
+      for (std::size_t i = 0; i < d; ++i) bucket.variance[i] = std::max(0.0, pooled[h][i * d + i]);
+    }
+  }
+  return models;
+}
+
 }  // namespace qkgeom
 
-#include "qkgeom/model/detail/query_model.hpp"
 #if !defined(QKGEOM_PRECOMPILED)
 #include "qkgeom/model/detail/query_model_of.hpp"
 #endif

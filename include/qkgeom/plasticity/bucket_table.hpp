@@ -35,7 +35,10 @@ struct bucket_table_options {
 template <context Context, class T, memory_space S, pair_set Pairs = all_pairs>
 std::vector<plasticity_bucket_table> bucket_table(Context& ctx, const std::vector<query_model>& models,
                                                   const layer_view<T, S>& layer, const Pairs& pairs = {},
-                                                  const bucket_table_options& options = {});
+                                                  const bucket_table_options& options = {}) {
+  prepared_layer once(layer);
+  return bucket_table(ctx, models, once, pairs, options);
+}
 
 /// Does the same for a layer that several calls share.
 template <context Context, class T, memory_space S, pair_set Pairs = all_pairs>
@@ -50,6 +53,56 @@ plasticity_bucket_table bucket_table(Context& ctx, const query_model& model, con
   return std::move(bucket_table(ctx, std::vector<query_model>{model}, as_layer(head), pairs, options).front());
 }
 
-}  // namespace qkgeom
+namespace detail {
 
-#include "qkgeom/plasticity/detail/bucket_table.hpp"
+/// Returns the cell of query bucket b and the key groups `members`; keeps the sums of all `documents` (0: no sums).
+inline profile_bucket table_cell(const query_model& model, index_t b, const bucketed_keys& keys,
+                                 const std::vector<index_t>& members, const pair_sums& sums, bool documents_weigh_same,
+                                 std::size_t documents) {
+  profile_bucket cell;
+  cell.start = model.buckets.start(b);
+  cell.end = model.buckets.end(b);
+  cell.queries = model.bucket[b].queries;
+  fill_bucket(cell, sums, b, members, documents_weigh_same);
+  std::vector<double> sum(documents), weight(documents);
+  for (std::size_t i = 0; documents > 0 && i < members.size(); ++i) {
+    const std::size_t document = keys.source[members[i]];
+    sum[document] = cell.document_sum[i];
+    weight[document] = cell.document_weight[i];
+  }
+  cell.document_sum = std::move(sum);
+  cell.document_weight = std::move(weight);
+  return cell;
+}
+
+}  // namespace detail
+
+template <context Context, class T, memory_space S, pair_set Pairs>
+std::vector<plasticity_bucket_table> bucket_table(Context& ctx, const std::vector<query_model>& models,
+                                                  prepared_layer<T, S>& layer, const Pairs& pairs,
+                                                  const bucket_table_options& options) {
+  const auto& set = detail::described(pairs);
+  const auto problems = pair_problems("bucket_table", models, layer.view());
+  if (models.empty()) return {};
+  const auto edges = options.key_edges.empty() ? models[0].buckets : bucket_edges(options.key_edges);
+  const auto& whole = layer.keys(ctx, set.across_documents);
+  const auto keys = split_by_bucket(whole, edges);
+  const auto sums =
+      detail::sums_over(ctx, layer.view(), keys.groups, problems, detail::request_of(set, options.precision), set);
+  std::vector<std::vector<index_t>> members;
+  for (index_t c = 0; c < edges.count(); ++c) members.push_back(keys.members(c));
+  std::vector<plasticity_bucket_table> tables;
+  for (std::size_t h = 0; h < models.size(); ++h) {
+    plasticity_bucket_table table{
+        name_of(models[h].covariance), fingerprint(models[h]), models[h].buckets, edges, {}, {}};
+    if (options.keep_documents) table.documents = whole.document;
+    for (index_t b = 0; b < table.query_buckets.count(); ++b)
+      for (const auto& groups : members)
+        table.cells.push_back(detail::table_cell(models[h], b, keys, groups, sums[h], set.documents_weigh_same,
+                                                 options.keep_documents ? whole.document.size() : 0));
+    tables.push_back(std::move(table));
+  }
+  return tables;
+}
+
+}  // namespace qkgeom

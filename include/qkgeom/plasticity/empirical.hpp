@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "qkgeom/context/context.hpp"
+#include "qkgeom/context/pair_problem.hpp"
 #include "qkgeom/plasticity/observed_queries.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 
@@ -34,13 +35,22 @@ struct empirical_key_options {
 template <context Context, class T, bucketing Buckets>
 std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const layer_view<T>& layer,
                                                          const Buckets& buckets, index_t context_length,
-                                                         const empirical_options& options = {});
+                                                         const empirical_options& options = {}) {
+  check_shapes(layer);
+  observed_queries<T> queries(buckets.edges(context_length), options.max_queries, options.seed);
+  queries.add(layer);
+  return empirical_profile(ctx, queries.take(), layer, queries.edges(),
+                           {options.position, options.across_documents, options.precision});
+}
 
 /// Does the same on the context's device, where the queries stay.
 template <context Context, class T, bucketing Buckets>
 std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const layer_view<T, memory_space::device>& layer,
                                                          const Buckets& buckets, index_t context_length,
-                                                         const empirical_options& options = {});
+                                                         const empirical_options& options = {}) {
+  prepared_layer once(layer);
+  return empirical_profile(ctx, once, buckets, context_length, options);
+}
 
 /// Does the same for a layer that several calls share.
 template <context Context, class T, bucketing Buckets>
@@ -61,7 +71,10 @@ template <context Context, class T>
 std::vector<plasticity_profile_result> empirical_profile(Context& ctx,
                                                          const typename observed_queries<T>::rows& queries,
                                                          const layer_view<T>& layer, const bucket_edges& edges,
-                                                         const empirical_key_options& options = {});
+                                                         const empirical_key_options& options = {}) {
+  prepared_layer once(layer);
+  return empirical_profile<Context, T>(ctx, queries, once, edges, options);
+}
 
 /// Does the same for a layer that several calls share.
 template <context Context, class T>
@@ -71,8 +84,81 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx,
                                                          const empirical_key_options& options = {});
 
 /// Multiplies the plug-in profile by n / (n - 1), n the queries used per bucket.
-inline plasticity_profile_result unbiased(plasticity_profile_result profile);
+inline plasticity_profile_result unbiased(plasticity_profile_result profile) {
+  for (auto& b : profile.buckets) {
+    const auto n = static_cast<double>(b.queries_used);
+    if (n < 2) continue;
+    b.plasticity *= n / (n - 1);
+    b.standard_error *= n / (n - 1);
+    for (double& s : b.document_sum) s *= n / (n - 1);
+  }
+  return profile;
+}
+
+namespace detail {
+
+template <class T, memory_space S>
+struct chosen_queries {
+  const tensor_view<const T, S>& q;
+  const std::vector<std::vector<index_t>>& query_rows;  ///< (buckets) rows of q
+  const std::vector<index_t>& count;                    ///< (buckets) queries that the rows were chosen from
+  const std::vector<double>& mean_position;             ///< (buckets) of these queries
+};
+
+/// Computes the profiles of queries by bucket against the keys of the layer.
+template <context Context, class T, memory_space S>
+std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const chosen_queries<T, S>& queries,
+                                                         prepared_layer<T, S>& prepared, const bucket_edges& edges,
+                                                         const empirical_key_options& options) {
+  const auto& [q, query_rows, count, mean_position] = queries;
+  const auto& layer = prepared.view();
+  require(static_cast<index_t>(query_rows.size()) == edges.count(), "empirical_profile: queries of ", query_rows.size(),
+          " buckets for edges of ", edges.count());
+  require(q.heads == layer.q.heads && q.dim == layer.k.dim, "empirical_profile: queries of ", q.heads,
+          " heads of size ", q.dim, " for a layer of ", layer.q.heads, " of size ", layer.k.dim);
+  const auto& keys = prepared.keys(ctx, options.across_documents);
+  std::vector<score_distribution> distributions;
+  for (index_t b = 0; b < edges.count(); ++b) {
+    const bool by_mean = options.position == query_position::mean && count[b] > 0;
+    distributions.push_back(admitting(edges.start(b), by_mean ? mean_position[b] : edges.middle(b), layer.window));
+  }
+  std::vector<empirical_problem> problems;
+  for (index_t h = 0; h < layer.q.heads; ++h) problems.push_back({h, layer.key_of_query[h], query_rows, distributions});
+  auto sums = ctx.empirical_pairs(q, layer.k, keys, problems, options.precision);
+  std::vector<plasticity_profile_result> results(sums.size());
+  ctx.for_each(static_cast<index_t>(sums.size()), [&](index_t h) {
+    // Members are named, since clang before 16 refuses structured bindings in a lambda.
+    results[h] = profile_of(edges, queries.count, std::move(sums[h]), keys.document, "empirical", false);
+    for (std::size_t b = 0; b < queries.query_rows.size(); ++b)
+      results[h].buckets[b].queries_used = queries.query_rows[b].size();
+  });
+  return results;
+}
+
+}  // namespace detail
+
+template <context Context, class T>
+std::vector<plasticity_profile_result> empirical_profile(Context& ctx,
+                                                         const typename observed_queries<T>::rows& queries,
+                                                         prepared_layer<T>& layer, const bucket_edges& edges,
+                                                         const empirical_key_options& options) {
+  return detail::empirical_profile<Context, T, memory_space::host>(
+      ctx, {queries.q, queries.bucket, queries.count, queries.mean_position}, layer, edges, options);
+}
+
+template <context Context, class T, bucketing Buckets>
+std::vector<plasticity_profile_result> empirical_profile(Context& ctx, prepared_layer<T, memory_space::device>& layer,
+                                                         const Buckets& buckets, index_t context_length,
+                                                         const empirical_options& options) {
+  observed_queries<T> queries(buckets.edges(context_length), options.max_queries, options.seed);
+  queries.add_positions(ctx.host_copy(layer.view().q_position).view());
+  const auto kept = queries.take();
+  auto rows = kept.bucket;
+  for (auto& bucket : rows)
+    for (index_t& i : bucket) i = kept.row[i];
+  return detail::empirical_profile<Context, T, memory_space::device>(
+      ctx, {layer.view().q, rows, kept.count, kept.mean_position}, layer, queries.edges(),
+      {options.position, options.across_documents, options.precision});
+}
 
 }  // namespace qkgeom
-
-#include "qkgeom/plasticity/detail/empirical.hpp"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "qkgeom/core/config.hpp"
+#include "qkgeom/core/scalar.hpp"
 
 namespace qkgeom {
 
@@ -59,19 +60,70 @@ struct yarn_scaling {
 };
 
 /// Returns theta^(-2 i / d), i = 0 .. d / 2 - 1, rounded as PyTorch rounds in single precision.
-inline std::vector<float> default_frequencies(double theta, index_t d);
+inline std::vector<float> default_frequencies(double theta, index_t d) {
+  std::vector<float> f;
+  for (index_t i = 0; i < d; i += 2) {
+    const float exponent = static_cast<float>(i) / static_cast<float>(d);
+    f.push_back(1.0f / static_cast<float>(std::pow(theta, static_cast<double>(exponent))));
+  }
+  return f;
+}
 
 /// Stretches wavelengths (tokens) beyond original_context / low_freq_factor by `factor`, keeps those below
 /// original_context / high_freq_factor, and blends between.
-inline std::vector<float> llama3_frequencies(std::vector<float> inv_freq, const llama3_scaling& scaling);
+inline std::vector<float> llama3_frequencies(std::vector<float> inv_freq, const llama3_scaling& scaling) {
+  const auto factor = static_cast<float>(scaling.factor);
+  const auto low = static_cast<float>(scaling.low_freq_factor), high = static_cast<float>(scaling.high_freq_factor);
+  const auto context = static_cast<float>(scaling.original_context);
+  for (float& f : inv_freq) {
+    const float wavelength = static_cast<float>(2 * std::numbers::pi) / f;
+    if (wavelength > context / low) {
+      f /= factor;
+    } else if (wavelength >= context / high && high > low) {
+      const float smooth = (context / wavelength - low) / (high - low);
+      f = (1.0f - smooth) * f / factor + smooth * f;
+    }
+  }
+  return inv_freq;
+}
 
-inline std::vector<float> yarn_frequencies(double theta, index_t d, const yarn_scaling& scaling);
+inline std::vector<float> yarn_frequencies(double theta, index_t d, const yarn_scaling& scaling) {
+  // Returns the dimension that makes `turns` turns within the original context.
+  const auto dimension = [&](double turns) {
+    return static_cast<double>(d) * std::log(scaling.original_context / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(theta));
+  };
+  double low = dimension(scaling.beta_fast), high = dimension(scaling.beta_slow);
+  if (scaling.truncate) low = std::floor(low), high = std::ceil(high);
+  low = std::max(low, 0.0), high = std::min(high, static_cast<double>(d - 1));
+  if (low == high) high += 0.001;
+  std::vector<float> f;
+  for (index_t i = 0; i < d; i += 2) {
+    const float exponent = static_cast<float>(i) / static_cast<float>(d);
+    const auto period = static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
+    const float ramp = (static_cast<float>(i / 2) - static_cast<float>(low)) / static_cast<float>(high - low);
+    const float kept = 1.0f - std::clamp(ramp, 0.0f, 1.0f);
+    f.push_back(1.0f / (static_cast<float>(scaling.factor) * period) * (1.0f - kept) + 1.0f / period * kept);
+  }
+  return f;
+}
 
-/// Returns the frequencies of dynamic scaling for a document of `tokens` tokens, of d rotated channels.
-inline std::vector<float> dynamic_frequencies(double theta, const dynamic_scaling& scaling, index_t d, index_t tokens);
+/// Returns the frequencies of dynamic scaling for a document of `tokens` tokens, of d rotated channels; theta is in
+/// single precision like PyTorch's.
+inline std::vector<float> dynamic_frequencies(double theta, const dynamic_scaling& scaling, index_t d, index_t tokens) {
+  if (tokens <= scaling.context) return default_frequencies(theta, d);
+  const auto factor = static_cast<float>(scaling.factor);
+  const float share = factor * static_cast<float>(tokens) / static_cast<float>(scaling.context);
+  const auto channels = static_cast<double>(d);
+  const float growth = std::pow(share - (factor - 1.0f), static_cast<float>(channels / (channels - 2)));
+  return default_frequencies(static_cast<double>(static_cast<float>(theta) * growth), d);
+}
 
 /// Returns the frequencies of any scaling for a document of `tokens` tokens.
-inline std::vector<float> frequencies_of(const rope_description& rope, index_t tokens);
+inline std::vector<float> frequencies_of(const rope_description& rope, index_t tokens) {
+  if (rope.longrope && tokens > rope.longrope->context) return rope.longrope->inv_freq;
+  return rope.dynamic ? dynamic_frequencies(rope.theta, *rope.dynamic, rope.rotary_dim, tokens) : rope.inv_freq;
+}
 
 /// cos and sin of every position, (positions, rotary_dim / 2) each, in single precision like transformers: the angle is
 /// the f32 product of position and frequency.
@@ -80,8 +132,24 @@ struct rope_table {
   std::vector<float> cos, sin;
 };
 /// Makes the table; `to_bf16` rounds it to bf16, as in a model that runs in bf16.
-inline rope_table make_rope_table(const rope_description& rope, index_t positions, bool to_bf16);
+inline rope_table make_rope_table(const rope_description& rope, index_t positions, bool to_bf16) {
+  rope_table table;
+  table.half = rope.rotary_dim / 2;
+  table.cos.reserve(positions * table.half);
+  table.sin.reserve(positions * table.half);
+  const auto factor = static_cast<float>(rope.attention_factor);
+  const auto rounded = [&](double x) {
+    const float y = static_cast<float>(x) * factor;
+    return to_bf16 ? static_cast<float>(bf16::round(y)) : y;
+  };
+  const auto inv_freq = frequencies_of(rope, positions);
+  for (index_t t = 0; t < positions; ++t)
+    for (const float f : inv_freq) {
+      const float angle = static_cast<float>(t) * f;
+      table.cos.push_back(rounded(std::cos(static_cast<double>(angle))));
+      table.sin.push_back(rounded(std::sin(static_cast<double>(angle))));
+    }
+  return table;
+}
 
 }  // namespace qkgeom
-
-#include "qkgeom/rotary/detail/embedding.hpp"

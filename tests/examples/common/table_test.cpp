@@ -9,8 +9,7 @@
 #include <limits>
 
 #include "examples/common/labels.hpp"
-#include "examples/report/html.hpp"
-#include "examples/report/target.hpp"
+#include "examples/report/page.hpp"
 #include "qkgeom/core/error.hpp"
 
 namespace qkgeom::examples {

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "examples/dynamics/trajectory_changes.hpp"
+#include "examples/dynamics/trajectory.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/planted_head.hpp"
@@ -186,7 +186,7 @@ TEST(bias_split, the_same_documents_are_left_out_of_both) {
 }
 
 /// One planted layer through the analyses, as a report.
-model_report analysed(const planted_head& spec, index_t blocks, bool plasticity) {
+model_report analysed_head(const planted_head& spec, index_t blocks, bool plasticity) {
   const auto rows = plant<double>(spec);
   cpu_context ctx{{.threads = 2}};
   model_report report{
@@ -208,7 +208,7 @@ planted_head drifting(std::uint64_t seed) {
 }
 
 TEST(trajectory, plasticity_errors_are_those_of_the_summary) {
-  const auto report = analysed(drifting(1), 20, true);
+  const auto report = analysed_head(drifting(1), 20, true);
   const auto checkpoint = point_of(report, "planted");
   const auto summary = summarize_model(report)[0];
   const auto drop = over_heads(checkpoint.column("ap_drop"), {0}, head_statistic::mean);
@@ -225,7 +225,7 @@ TEST(trajectory, geometry_errors_cover_over_many_seeds) {
   const double bias = 2 * 4e-3;  // a is the first axis
   test::studentised found;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    const auto checkpoint = point_of(analysed(drifting(100 + seed), 20, false), "seed");
+    const auto checkpoint = point_of(analysed_head(drifting(100 + seed), 20, false), "seed");
     const auto e = over_heads(checkpoint.column("bias_strength"), {0}, head_statistic::mean);
     found.add(e.value, bias, e.error);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "examples/heads/shared_keys.hpp"
+#include "examples/heads/tables.hpp"
 
 #include <gtest/gtest.h>
 

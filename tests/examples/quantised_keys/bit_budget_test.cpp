@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "examples/quantised_keys/bit_budget.hpp"
+#include "examples/quantised_keys/rounding_study.hpp"
 
 #include <gtest/gtest.h>
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <utility>
 
-#include "qkgeom/geometry/detail/planar_rotation.hpp"
 #include "qkgeom/geometry/pca.hpp"
+#include "qkgeom/geometry/planar_rotation.hpp"
 #include "qkgeom/linalg/dense.hpp"
 
 namespace qkgeom {

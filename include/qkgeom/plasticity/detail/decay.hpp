@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/model/pooled_covariance.hpp"
+#include "qkgeom/model/query_model.hpp"
 #include "qkgeom/plasticity/decay.hpp"
 #include "qkgeom/plasticity/detail/decay_pairs.hpp"
 #include "qkgeom/plasticity/keys_by_document.hpp"

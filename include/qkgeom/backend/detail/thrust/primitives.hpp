@@ -8,13 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/backend/detail/each_matrix.hpp"
 #include "qkgeom/backend/detail/thrust/empirical_pairs.hpp"
 #include "qkgeom/backend/detail/thrust/gaussian_pairs.hpp"
 #include "qkgeom/context/context.hpp"
 #include "qkgeom/context/row_rotation.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/core/thread_pool.hpp"
+#include "qkgeom/linalg/symmetric.hpp"
 
 namespace qkgeom::thrust_kernels {
 
@@ -88,12 +88,12 @@ class primitives {
 
   /// See cpu_context::symmetric_eigen.
   std::vector<eigen_system> symmetric_eigen(const std::vector<const std::vector<double>*>& matrices, index_t d) {
-    return backend::symmetric_eigen(*this, matrices, d);
+    return linalg::symmetric_eigen(*this, matrices, d);
   }
 
   /// See cpu_context::cholesky.
   std::vector<semidefinite_root> cholesky(const std::vector<const std::vector<double>*>& matrices, index_t d) {
-    return backend::cholesky(*this, matrices, d);
+    return linalg::cholesky(*this, matrices, d);
   }
 
   /// See cpu_context::gaussian_pairs. Throws on `request.weight` for a device's `space`: give device_weighted_pairs.
