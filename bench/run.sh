@@ -27,7 +27,7 @@ python=${PYTHON:-}
 if [[ -z $python ]]; then
   python=build/venv/bin/python
   [[ -x $python ]] || python3 -m venv build/venv
-  "$python" -c 'import numpy, scipy' 2>/dev/null || "$python" -m pip install --quiet numpy scipy
+  "$python" -c 'import numpy, scipy' 2>/dev/null || "$python" -m pip install --quiet --require-hashes --no-deps -r .ci/bench-packages.txt
 fi
 
 scratch=$(mktemp -d)
