@@ -167,6 +167,7 @@ gguf_file::gguf_file(const std::filesystem::path& path) : file_(path) {
     const auto rest = file_.bytes().subspan(start + end);
     require(std::all_of(rest.begin(), rest.end(), [](std::byte b) { return b == std::byte{}; }), where, ": ",
             rest.size(), " bytes follow the last tensor, which no tensor has");
+    padding_ = rest.size();
   }
   for (auto& [t, offset] : found) {
     require(start <= size && offset <= size - start && t.bytes <= size - start - offset, where,

@@ -35,12 +35,15 @@ class gguf_file {
   /// Returns keys and values.
   const json& metadata() const { return metadata_; }
   const std::map<std::string, gguf_tensor>& tensors() const { return tensors_; }
+  /// Returns the number of zero bytes behind the last tensor and its alignment, which no tensor has.
+  std::size_t padding() const { return padding_; }
   void forget(const gguf_tensor& t) const { file_.forget({t.data, t.bytes}); }
 
  private:
   mapped_file file_;
   json metadata_ = json::object();
   std::map<std::string, gguf_tensor> tensors_;
+  std::size_t padding_ = 0;
 };
 
 /// Lists the files of the split set that `first` belongs to (NAME-00001-of-00003.gguf) in order; else `first` alone.

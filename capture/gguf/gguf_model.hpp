@@ -68,6 +68,12 @@ class gguf_model {
   const std::vector<named_tensor>& tensors() const { return tensors_; }
   /// Counts the tensors of each type, for the manifest: {"Q4_1": 210, "F32": 61}.
   json types() const;
+  /// Returns the number of bytes behind the last tensors of all files (`gguf_file::padding`).
+  std::size_t padding() const {
+    std::size_t n = 0;
+    for (const auto& file : files_) n += file->padding();
+    return n;
+  }
   /// Returns whether the file says how its tokenizer splits text, where that is not SentencePiece's way.
   bool names_text_rule() const { return has("tokenizer.ggml.pre") || value("tokenizer.ggml.model").raw() != "gpt2"; }
   /// Returns the content of a tokenizer.json of the same tokenizer. Throws `error`, which names --tokenizer, if its

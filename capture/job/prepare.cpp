@@ -190,6 +190,7 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
   const fs::path gguf = find_gguf(options.model.path);
   if (gguf.empty()) require_model(options.model.path);
   json types;
+  std::size_t padding = 0;
   std::string text;
   if (gguf.empty()) {
     text = read_text(options.model.path / "config.json", std::size_t{1} << 20);
@@ -197,6 +198,7 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
     const gguf_model model(gguf);
     text = model.config().dump();
     types = model.types();
+    padding = model.padding();
   }
   auto config = parse_json(text, (gguf.empty() ? options.model.path / "config.json" : gguf).string());
   if (!options.model.rope_scaling.empty()) config = with_rope_scaling(std::move(config), options.model.rope_scaling);
@@ -209,6 +211,10 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
   p.manifest = plan_capture(p.model, options.model.name.empty() ? own : options.model.name, sha256().add(text).hex(),
                             options.selection, options.model.compute);
   add_settings(p.manifest, options);
+  if (padding > 0)
+    keep_note(
+        p.manifest, notes, "padded_file",
+        std::to_string(padding) + " zero bytes follow the last tensor of the GGUF file; llama.cpp leaves them out too");
   if (options.model.untrained) {
     const double deviation = initializer_range(config);
     p.untrained.emplace(p.model, deviation, *options.model.untrained);

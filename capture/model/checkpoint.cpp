@@ -139,8 +139,9 @@ void checkpoint::read_folder() {
   const auto map = fields["weight_map"].object();
   std::map<std::string, std::vector<std::string>> shards;
   for (const auto& [tensor, file] : map.raw().items()) {
-    require(file.is_string() && file.template get<std::string>().find('/') == std::string::npos, index_path.string(),
-            ": weight_map of ", printable(tensor), " must be the plain name of a file");
+    require(
+        file.is_string() && file.template get<std::string>().find_first_of(std::string("/\0", 2)) == std::string::npos,
+        index_path.string(), ": weight_map of ", printable(tensor), " must be the plain name of a file");
     shards[file.template get<std::string>()].push_back(tensor);
   }
   for (auto& shard : shards) {
