@@ -79,9 +79,15 @@ std::vector<std::string_view> characters(std::string_view text) {
   return all;
 }
 
-table::table(const std::vector<std::string>& words, const std::vector<std::string>& numbers) {
-  for (const auto& header : words) columns_.push_back({header, align::left});
-  for (const auto& header : numbers) columns_.push_back({header, align::right});
+table::table(const std::vector<std::string>& words, const std::vector<std::string>& numbers,
+             const std::vector<std::string>& more_words, const std::vector<std::string>& more_numbers) {
+  const auto add = [&](const std::vector<std::string>& headers, align side) {
+    for (const auto& header : headers) columns_.push_back({header, side});
+  };
+  add(words, align::left);
+  add(numbers, align::right);
+  add(more_words, align::left);
+  add(more_numbers, align::right);
 }
 
 void table::row(std::vector<std::string> cells) {

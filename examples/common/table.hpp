@@ -42,8 +42,9 @@ class table {
   };
 
   explicit table(std::vector<column> columns);
-  /// Columns of words, aligned to the left, then columns of numbers, aligned to the right.
-  table(const std::vector<std::string>& words, const std::vector<std::string>& numbers);
+  /// Columns of words, aligned to the left, then columns of numbers, aligned to the right, then more of both.
+  table(const std::vector<std::string>& words, const std::vector<std::string>& numbers,
+        const std::vector<std::string>& more_words = {}, const std::vector<std::string>& more_numbers = {});
 
   /// Adds a row; missing cells stay empty. Throws `error` if there are more cells than columns.
   void row(std::vector<std::string> cells);

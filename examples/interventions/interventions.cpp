@@ -1,7 +1,227 @@
 // SPDX-License-Identifier: MIT
 // Effects of ablating or clamping chosen heads on loss and probes, beside the effects of random heads.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
 #include "examples/common/cli.hpp"
-#include "examples/interventions/effects.hpp"
+#include "examples/common/figures/figure.hpp"
+#include "examples/common/outputs.hpp"
+#include "examples/common/terminal.hpp"
+#include "qkgeom/io/csv.hpp"
+#include "qkgeom/report/notes.hpp"
+#include "qkgeom/stats/interval.hpp"
+#include "qkgeom/stats/shape.hpp"
+
+namespace qkgeom::examples {
+namespace {
+
+/// Effect of changed heads on one measure: changed model less unchanged model, paired by document or probe. Errors run
+/// over these for given random sets; `random_spread` is the standard deviation over the random sets.
+struct effect {
+  std::string ranking, intervention;
+  /// "loss" (nats per token), "copy" or "lookup" (share of the right tokens among those asked for).
+  std::string measure;
+  std::string place;  ///< "all", "near" (first fifth of the context), "far" (last fifth), or the distance in tokens
+  std::size_t n = 0;  ///< documents or probes
+  double base = 0;    ///< of the unchanged model
+  estimate chosen{}, random{}, difference{};  ///< difference: chosen less the mean of the random sets
+  double random_spread = 0;
+};
+
+using key = std::pair<std::string, std::string>;                 // measure, place
+using units = std::map<std::string, std::pair<double, double>>;  // document or trial -> sum, weight
+
+struct evaluation_tables {
+  std::map<std::string, std::map<key, units>> by_condition;
+  std::vector<std::string> conditions;  ///< in the order of the files
+  std::vector<key> measures;
+
+  void add(const std::string& condition, const key& what, const std::string& unit, double sum, double weight) {
+    if (!by_condition.count(condition)) conditions.push_back(condition);
+    auto& measure = by_condition[condition];
+    if (condition == "none" && !measure.count(what)) measures.push_back(what);
+    auto& u = measure[what][unit];
+    u.first += sum;
+    u.second += weight;
+  }
+};
+
+evaluation_tables read_tables(const std::filesystem::path& folder) {
+  evaluation_tables t;
+  const auto loss = read_csv(folder / "condition_loss.csv");
+  const auto start = loss.numbers("start"), end = loss.numbers("end"), tokens = loss.numbers("tokens"),
+             value = loss.numbers("loss");
+  const double length = end.empty() ? 0 : *std::max_element(end.begin(), end.end());
+  for (std::size_t i = 0; i < loss.rows(); ++i) {
+    const double middle = 0.5 * (start[i] + end[i]);
+    const auto add = [&](const char* place) {
+      t.add(loss.column("condition")[i], {"loss", place}, loss.column("document")[i], value[i] * tokens[i], tokens[i]);
+    };
+    add("all");
+    if (middle < 0.2 * length) add("near");
+    if (middle >= 0.8 * length) add("far");
+  }
+  const auto probes = read_csv(folder / "condition_probes.csv");
+  const auto asked = probes.numbers("asked"), right = probes.numbers("right");
+  for (std::size_t i = 0; i < probes.rows(); ++i)
+    t.add(probes.column("condition")[i], {probes.column("probe")[i], probes.column("distance")[i]},
+          probes.column("trial")[i], right[i], asked[i]);
+  require(t.by_condition.count("none") == 1, folder.string(), ": there is no condition none");
+  return t;
+}
+
+/// Each unit's mean under a condition less its mean in the unchanged model.
+std::vector<double> shifts(const evaluation_tables& t, const std::string& condition, const key& what,
+                           const std::filesystem::path& folder) {
+  const auto& base = t.by_condition.at("none").at(what);
+  const auto found = t.by_condition.at(condition).find(what);
+  require(found != t.by_condition.at(condition).end() && found->second.size() == base.size(), folder.string(),
+          ": condition ", condition, " lacks documents or probes of ", what.first, " ", what.second);
+  std::vector<double> d;
+  for (const auto& [unit, x] : base) {
+    const auto& y = found->second.at(unit);
+    d.push_back(y.first / y.second - x.first / x.second);
+  }
+  return d;
+}
+
+/// Mean with its jackknife error, which is the standard deviation over the root of the number of values.
+estimate mean_of(const std::vector<double>& x) {
+  document_mean mean;
+  for (const double v : x) mean.add(v, 1);
+  return mean.mean();
+}
+
+effect effect_of(const evaluation_tables& t, const std::string& ranking, const std::string& intervention,
+                 const std::vector<std::string>& random, const key& what, const std::filesystem::path& folder) {
+  effect e{ranking, intervention, what.first, what.second};
+  const auto& base = t.by_condition.at("none").at(what);
+  e.n = base.size();
+  for (const auto& [unit, x] : base) e.base += x.first / x.second / static_cast<double>(e.n);
+  auto difference = shifts(t, ranking + "/chosen/" + intervention, what, folder);
+  e.chosen = mean_of(difference);
+  std::vector<double> mean(e.n), sets;
+  for (const auto& condition : random) {
+    const auto d = shifts(t, condition, what, folder);
+    sets.push_back(mean_of(d).value);
+    for (std::size_t i = 0; i < e.n; ++i) mean[i] += d[i] / static_cast<double>(random.size());
+  }
+  if (random.empty()) return e.random = e.difference = {}, e.random_spread = std::nan(""), e;
+  e.random = mean_of(mean);
+  e.random_spread = shape_of(sets).deviation;
+  for (std::size_t i = 0; i < e.n; ++i) difference[i] -= mean[i];
+  e.difference = mean_of(difference);
+  return e;
+}
+
+step_figure figure_of(const std::vector<effect>& effects, const std::vector<key>& measures, const char* title,
+                      const char* y) {
+  constexpr colour colours[] = {palette::blue, palette::vermilion, palette::green, palette::purple};
+  step_figure f;
+  f.joined = false;
+  f.text = {title,
+            "changed model minus the model as it is, bars: 95 % intervals; pale: random heads of the same layers", "",
+            y};
+  std::size_t number = 0;
+  for (const auto& m : measures) {
+    const std::string name = m.first == "loss" ? m.second + " tokens" : m.first + " over " + m.second;
+    step_figure::series chosen{name, colours[number % 4], {}, {}}, random{"", 0xc8c8c8, {}, {}};
+    f.steps.clear();
+    for (const auto& e : effects) {
+      if (key{e.measure, e.place} != m) continue;
+      f.steps.push_back(e.ranking + " " + e.intervention);
+      chosen.add(e.chosen.value, half_width(e.chosen));
+      random.add(e.random.value, half_width(e.random));
+    }
+    f.lines.push_back(std::move(random));
+    f.lines.push_back(std::move(chosen));
+    ++number;
+  }
+  return f;
+}
+
+/// Effects of the conditions RANKING/chosen/INTERVENTION and RANKING/random-N/INTERVENTION in a folder that
+/// qkgeom evaluate wrote. Throws `error` if a condition lacks documents or probes that others have.
+std::vector<effect> read_effects(const std::filesystem::path& folder) {
+  const auto t = read_tables(folder);
+  std::vector<effect> effects;
+  for (const auto& condition : t.conditions) {
+    const auto first = condition.find('/'), last = condition.rfind('/');
+    if (first == std::string::npos || condition.substr(first, last - first) != "/chosen") continue;
+    const std::string ranking = condition.substr(0, first), intervention = condition.substr(last + 1);
+    std::vector<std::string> random;
+    for (const auto& other : t.conditions)
+      if (other.starts_with(ranking + "/random-") && other.ends_with("/" + intervention)) random.push_back(other);
+    for (const auto& what : t.measures) effects.push_back(effect_of(t, ranking, intervention, random, what, folder));
+  }
+  require(!effects.empty(), folder.string(), ": there is no condition RANKING/chosen/INTERVENTION");
+  return effects;
+}
+
+/// Writes effects.csv and a figure each for loss and probes.
+void write_effects(output_folder& out, const std::vector<effect>& effects) {
+  table_columns<effect> c;
+  c.add("ranking", "ranking that chose the heads, as in chosen_heads.csv", &effect::ranking);
+  c.add(
+      "intervention",
+      "`ablate`: the heads' output is 0; `clamp`, `clamp_all`: their keys lose their drift along a, all of their slope",
+      &effect::intervention);
+  c.add("measure", "`loss`, nats per token; `copy`, `lookup`: share of tokens named", &effect::measure);
+  c.add("place", "positions: `all`, `near` (first fifth), `far` (last fifth); of probes the distance, tokens",
+        &effect::place);
+  c.add("n", "number of documents or probes", &effect::n).add("base", "mean of the condition `none`", &effect::base);
+  c.add("chosen", "change by the chosen heads", &effect::chosen);
+  c.add("random", "change by random heads, mean of the random sets", &effect::random);
+  c.add("random_spread", "standard deviation of the change over the random sets", &effect::random_spread);
+  c.add("difference", "chosen less random", &effect::difference);
+  out.write("effects.csv", std::move(c).with_rows(effects));
+  std::vector<key> probes;
+  for (const auto& e : effects)
+    if (const key k{e.measure, e.place};
+        e.measure != "loss" && std::find(probes.begin(), probes.end(), k) == probes.end())
+      probes.push_back(k);
+  draw(figure_of(effects, {{"loss", "near"}, {"loss", "far"}}, "What changing heads costs: loss near and far",
+                 "change of the loss (nats per token)"),
+       out.figure("effects_loss"));
+  if (!probes.empty())
+    draw(figure_of(effects, probes, "What changing heads costs: finding again what stood before",
+                   "change of the share that is named"),
+         out.figure("effects_probes"));
+}
+
+void print_effects(printer& out, const std::vector<effect>& effects) {
+  const auto loss = std::find_if(effects.begin(), effects.end(), [](const effect& e) { return e.measure == "loss"; });
+  if (loss != effects.end())
+    if (const auto note = note_on_documents(static_cast<index_t>(loss->n))) print_notes(out, {*note});
+  std::vector<key> measures;
+  for (const auto& e : effects)
+    if (const key k{e.measure, e.place}; std::find(measures.begin(), measures.end(), k) == measures.end())
+      measures.push_back(k);
+  for (const auto& m : measures) {
+    if (m == key{"loss", "all"}) continue;
+    const auto first = std::find_if(effects.begin(), effects.end(), [&](const effect& e) {
+      return key{e.measure, e.place} == m;
+    });
+    out.line();
+    out.heading((m.first == "loss" ? "Loss, " + m.second + " tokens (nats per token): "
+                                   : "Share named, " + m.first + " over " + m.second + " tokens: ") +
+                fixed(first->base, 3) + " in the model as it is; change when heads are changed, " +
+                std::to_string(first->n) + (m.first == "loss" ? " documents" : " probes"));
+    table t({""}, {"chosen", "random, same layers", "difference", "sd of random sets"});
+    for (const auto& e : effects)
+      if (key{e.measure, e.place} == m)
+        t.row({e.ranking + " " + e.intervention, signed_estimate_text(e.chosen), signed_estimate_text(e.random),
+               signed_estimate_text(e.difference), fixed(e.random_spread, 3)});
+    out.print(t);
+  }
+}
+
+}  // namespace
+}  // namespace qkgeom::examples
 
 int main(int argc, char** argv) {
   using namespace qkgeom::examples;

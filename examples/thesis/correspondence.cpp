@@ -149,14 +149,8 @@ void write_effective_lengths(const std::filesystem::path& file, const std::vecto
 
 void print_correspondences(printer& out, const published& p, const std::vector<correspondence>& rows) {
   out.heading("Scores by length l and plasticity at [l/2, l)");
-  table t({{"scores of", table::align::left},
-           {"lengths"},
-           {"own profile"},
-           {"p (Spearman)"},
-           {"given log l"},
-           {"log l alone"},
-           {"other profiles", table::align::left},
-           {"that fit better"}});
+  table t({"scores of"}, {"lengths", "own profile", "p (Spearman)", "given log l", "log l alone"}, {"other profiles"},
+          {"that fit better"});
   for (const auto& s : p.measured) {
     const correspondence* own = nullptr;
     std::vector<double> others;
@@ -181,7 +175,7 @@ void print_correspondences(printer& out, const published& p, const std::vector<c
 
 void print_effective_lengths(printer& out, const std::vector<effective_length>& rows) {
   out.heading("Effective length, tokens (> : not below the threshold at the longest length measured)");
-  table t({{"of", table::align::left}, {"model", table::align::left}, {"absolute"}, {"90 %"}, {"80 %"}});
+  table t({"of", "model"}, {"absolute", "90 %", "80 %"});
   for (const auto& e : rows) {
     std::vector<std::string> cells{e.what, e.model};
     for (const auto& limit : e.limits)

@@ -143,11 +143,7 @@ void write_claims(const std::filesystem::path& file, const std::vector<judged_cl
 
 void print_claims(printer& out, const std::vector<judged_claim>& claims) {
   out.heading("What the thesis states, and what its tables give");
-  table t({{"where", table::align::left},
-           {"claim", table::align::left},
-           {"thesis", table::align::left},
-           {"recomputed", table::align::left},
-           {"agrees", table::align::left}});
+  table t({"where", "claim", "thesis", "recomputed", "agrees"}, {});
   std::map<verdict, int> count;
   for (const auto& c : claims) {
     const auto names =

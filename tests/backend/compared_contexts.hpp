@@ -13,6 +13,7 @@
 #include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/profile.hpp"
+#include "tests/plasticity/small_head.hpp"
 
 namespace qkgeom::test {
 
@@ -24,6 +25,18 @@ inline planted_head compared_head(index_t dim, index_t documents, index_t rows, 
   spec.mean_q.assign(dim, 0.3);
   spec.mean_k.assign(dim, common);
   return spec;
+}
+
+/// Heads of small integers, so that scores are exact and many of them tie.
+template <class T>
+planted_rows<T> rows_with_ties(index_t documents, index_t rows) {
+  auto planted = plant<T>(compared_head(4, documents, rows, 0));
+  const random_stream draws{.seed = 5};
+  for (std::size_t i = 0; i < planted.k.size(); ++i) {
+    planted.k[i] = round_to<T>(static_cast<float>(draws.below(i, 5)) - 1.0f);
+    planted.q[i] = round_to<T>(static_cast<float>(draws.below((std::uint64_t{1} << 32) + i, 5)) - 2.0f);
+  }
+  return planted;
 }
 
 /// A weight that reads every field of a pair, and leaves some pairs out.
@@ -79,6 +92,8 @@ inline void expect_same(const plasticity_profile_result& a, const plasticity_pro
     expect_same(x.plasticity, y.plasticity);
     expect_same(x.standard_error, y.standard_error);
     expect_same(x.sampling_error, y.sampling_error);
+    EXPECT_EQ(x.document_sum, y.document_sum);
+    EXPECT_EQ(x.document_weight, y.document_weight);
     EXPECT_EQ(x.term_sum, y.term_sum);
   }
   EXPECT_EQ(a.heatmap.sum, b.heatmap.sum);
@@ -86,7 +101,8 @@ inline void expect_same(const plasticity_profile_result& a, const plasticity_pro
   for (const auto& array : heatmap_arrays) EXPECT_EQ(a.heatmap.terms.*array.values, b.heatmap.terms.*array.values);
 }
 
-inline void expect_same(const std::vector<plasticity_profile_result>& a, const std::vector<plasticity_profile_result>& b) {
+inline void expect_same(const std::vector<plasticity_profile_result>& a,
+                        const std::vector<plasticity_profile_result>& b) {
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t h = 0; h < a.size(); ++h) expect_same(a[h], b[h]);
 }
@@ -128,11 +144,7 @@ void expect_f64_where_it_is_needed(Context& ctx) {
     return empirical_profile(on, rows.view(), uniform_buckets{150}, 1000, {.precision = precision});
   };
   auto rows = plant<float>(compared_head(24, 2, 150, 3));
-  const random_stream draws{.seed = 5};
-  for (std::size_t i = 0; i < rows.q.size(); ++i) {  // tenths: sums that would be equal differ by their rounding to f32
-    rows.q[i] = 0.1f * static_cast<float>(1 + draws.below(i, 7));
-    rows.k[i] = 0.1f * static_cast<float>(draws.below((std::uint64_t{1} << 32) + i, 8));
-  }
+  test::bring_scores_close(rows);
   const auto want = observed(cpu, rows, pair_precision::f64);
   EXPECT_LE(distance(observed(ctx, rows, pair_precision::f64), want), 1e-12);
   EXPECT_GT(distance(observed(ctx, rows, {}), want), 1e-12);

@@ -260,12 +260,7 @@ TYPED_TEST(every_element, the_contexts_agree) {
 TEST(thrust_context, observed_queries_tie_where_scores_are_equal) {
   cpu_context cpu{{.threads = 2}};
   omp_context omp{thrust::omp::par, {.threads = 2}};
-  auto planted = plant<float>(test::compared_head(4, 3, 60, 0));
-  const random_stream draws{.seed = 8};
-  for (std::size_t i = 0; i < planted.k.size(); ++i) {
-    planted.k[i] = static_cast<float>(draws.below(i, 5)) - 1.0f;
-    planted.q[i] = static_cast<float>(draws.below((std::uint64_t{1} << 32) + i, 5)) - 2.0f;
-  }
+  const auto planted = test::rows_with_ties<float>(3, 60);
   EXPECT_LE(distance_and_errors(empirical_profile(omp, planted.view(), uniform_buckets{150}, 1000),
                                 empirical_profile(cpu, planted.view(), uniform_buckets{150}, 1000)),
             1e-12);

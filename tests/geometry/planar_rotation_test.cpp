@@ -13,18 +13,14 @@ namespace {
 
 using namespace qkgeom;
 
-template <class F>
-void with_moments(const planted_head& spec, F&& f) {
-  const auto rows = plant<double>(spec);
+struct rotation : testing::Test {
   cpu_context ctx{{.threads = 1}};
-  f(ctx, accumulate(ctx, rows.view(), uniform_buckets{1024}, {.context_length = spec.context_length}));
-}
+};
 
-TEST(rotation, zero_drift_gives_no_axis_a_and_b_from_the_whole_difference) {
+TEST_F(rotation, zero_drift_gives_no_axis_a_and_b_from_the_whole_difference) {
   auto rows = plant<double>({.dim = 4, .documents = 1, .rows = 100});
   for (auto* t : {&rows.q_position, &rows.k_position})
     std::fill(t->begin(), t->end(), 17);  // constant positions: Cov(x, t) = 0
-  cpu_context ctx{{.threads = 1}};
   const auto m = accumulate(ctx, rows.view(), uniform_buckets{1024}, {.context_length = 8192});
   const auto r = planar_rotation(ctx, m);
   EXPECT_EQ(dense::norm(r.drift_axis), 0);
@@ -39,18 +35,16 @@ TEST(rotation, zero_drift_gives_no_axis_a_and_b_from_the_whole_difference) {
   EXPECT_EQ(p.q_linear_share, 0);
 }
 
-TEST(rotation, equal_centroids_give_no_axis_b) {
+TEST_F(rotation, equal_centroids_give_no_axis_b) {
   auto rows = plant<double>({.dim = 4, .documents = 1, .rows = 100});
   rows.k = rows.q;
   rows.k_position = rows.q_position;
-  cpu_context ctx{{.threads = 1}};
   const auto r = planar_rotation(ctx, accumulate(ctx, rows.view(), uniform_buckets{1024}, {.context_length = 8192}));
   EXPECT_EQ(dense::norm(r.separation_axis), 0);
   EXPECT_EQ(r.separation_strength, 0);
 }
 
-TEST(rotation, a_side_that_drifts_beside_the_axis_is_off_it) {
-  cpu_context ctx{{.threads = 1}};
+TEST_F(rotation, a_side_that_drifts_beside_the_axis_is_off_it) {
   std::vector<double> q, k;
   std::vector<std::int32_t> t, e(8);
   for (int i = 0; i < 8; ++i) {
@@ -67,8 +61,7 @@ TEST(rotation, a_side_that_drifts_beside_the_axis_is_off_it) {
   EXPECT_NEAR(r.k.drift_off_a, 0.5, 1e-12);
 }
 
-TEST(rotation, in_one_dimension_there_is_no_second_axis) {
-  cpu_context ctx{{.threads = 1}};
+TEST_F(rotation, in_one_dimension_there_is_no_second_axis) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     const std::vector<double> drift{0.01}, mean{0.3};
     const auto rows = plant<double>(
@@ -81,11 +74,10 @@ TEST(rotation, in_one_dimension_there_is_no_second_axis) {
   }
 }
 
-TEST(geometry, constant_rows_are_no_error) {
+TEST_F(rotation, constant_rows_are_no_error) {
   auto rows = plant<double>({.dim = 4, .documents = 1, .rows = 50});
   std::fill(rows.q.begin(), rows.q.end(), 0.1);
   std::fill(rows.k.begin(), rows.k.end(), 0.1);
-  cpu_context ctx{{.threads = 1}};
   const auto m = accumulate(ctx, rows.view(), uniform_buckets{1024}, {.context_length = 8192});
   const auto p = pca(ctx, m);
   for (const double x : p.explained_variance) EXPECT_EQ(x, 0);
@@ -95,19 +87,18 @@ TEST(geometry, constant_rows_are_no_error) {
   EXPECT_EQ(r.bias.strength, 0);
 }
 
-TEST(geometry, a_side_without_rows_is_refused) {
+TEST_F(rotation, a_side_without_rows_is_refused) {
   auto rows = plant<double>({.dim = 4, .documents = 1, .rows = 50});
   rows.k.clear();
   rows.k_position.clear();
   rows.k_document.clear();
-  cpu_context ctx{{.threads = 1}};
   const auto m = accumulate(ctx, rows.view(), uniform_buckets{1024}, {.context_length = 8192});
   EXPECT_THROW(pca(ctx, m), error);
   EXPECT_THROW(planar_rotation(ctx, m), error);
 }
 
 /// Both sides drift along g; closed forms of section 4.3 with Var(t) = L^2 / 12.
-TEST(planted, rotation_comes_back_within_its_error) {
+TEST_F(rotation, comes_back_within_its_error) {
   const index_t d = 16, L = 8192;
   planted_head spec{.dim = d, .context_length = L, .documents = 20, .rows = 2000, .seed = 21};
   std::vector<double> g(d);
@@ -119,31 +110,31 @@ TEST(planted, rotation_comes_back_within_its_error) {
   spec.mean_q = dense::scaled(g, mean);
   spec.mean_k.assign(d, 0);
   spec.mean_k[7] = -2;
-  with_moments(spec, [&](cpu_context& ctx, const head_moments& m) {
-    const auto r = planar_rotation(ctx, m);
-    const double n = static_cast<double>(spec.documents * spec.rows), sd_t = L / std::sqrt(12.0),
-                 se_slope = 1 / (sd_t * std::sqrt(n));
-    EXPECT_NEAR(std::abs(dense::dot(r.drift_axis, g)), 1, 1e-3);
-    EXPECT_NEAR(r.q.alpha, q_slope, 4 * se_slope);
-    EXPECT_NEAR(r.k.alpha, k_slope, 4 * se_slope);
-    // mu_q_a holds the noise of the axis too: each of d - 1 directions is off by se / slope.
-    const double se_mean = std::sqrt((1 + q_slope * q_slope * sd_t * sd_t) / n);
-    EXPECT_NEAR(r.q.mu, mean, 4 * se_mean + 4 * 2 * se_slope / k_slope);
-    EXPECT_NEAR(r.bias.strength, mean * k_slope, 0.02 * mean * k_slope);
-    const auto correlation_of = [&](double slope) { return slope * sd_t / std::sqrt(1 + slope * slope * sd_t * sd_t); };
-    EXPECT_NEAR(r.q.r, correlation_of(q_slope), 4 / std::sqrt(n));
-    EXPECT_NEAR(r.k.r, correlation_of(k_slope), 4 / std::sqrt(n));
-    EXPECT_GT(r.bias.strength, 0);  // later keys score higher: recency
-    EXPECT_NEAR(dense::dot(r.drift_axis, r.separation_axis), 0, 1e-15);
-    EXPECT_GT(r.q.mu_b, r.k.mu_b);
-    EXPECT_NEAR(r.q.cos_a_beta, 1, 1e-3);
-    EXPECT_LT(r.residual_pos_r, 1e-13);
-    const auto p = pca(ctx, m);
-    EXPECT_NEAR(p.q_linear_share, q_slope * q_slope * sd_t * sd_t / (q_slope * q_slope * sd_t * sd_t + d), 0.005);
-    double shares = 0;
-    for (const double e : p.explained_variance) shares += e;
-    EXPECT_NEAR(shares, 1, 1e-12);
-  });
+  const auto rows = plant<double>(spec);
+  const auto m = accumulate(ctx, rows.view(), uniform_buckets{1024}, {.context_length = L});
+  const auto r = planar_rotation(ctx, m);
+  const double n = static_cast<double>(spec.documents * spec.rows), sd_t = L / std::sqrt(12.0),
+               se_slope = 1 / (sd_t * std::sqrt(n));
+  EXPECT_NEAR(std::abs(dense::dot(r.drift_axis, g)), 1, 1e-3);
+  EXPECT_NEAR(r.q.alpha, q_slope, 4 * se_slope);
+  EXPECT_NEAR(r.k.alpha, k_slope, 4 * se_slope);
+  // mu_q_a holds the noise of the axis too: each of d - 1 directions is off by se / slope.
+  const double se_mean = std::sqrt((1 + q_slope * q_slope * sd_t * sd_t) / n);
+  EXPECT_NEAR(r.q.mu, mean, 4 * se_mean + 4 * 2 * se_slope / k_slope);
+  EXPECT_NEAR(r.bias.strength, mean * k_slope, 0.02 * mean * k_slope);
+  const auto correlation_of = [&](double slope) { return slope * sd_t / std::sqrt(1 + slope * slope * sd_t * sd_t); };
+  EXPECT_NEAR(r.q.r, correlation_of(q_slope), 4 / std::sqrt(n));
+  EXPECT_NEAR(r.k.r, correlation_of(k_slope), 4 / std::sqrt(n));
+  EXPECT_GT(r.bias.strength, 0);  // later keys score higher: recency
+  EXPECT_NEAR(dense::dot(r.drift_axis, r.separation_axis), 0, 1e-15);
+  EXPECT_GT(r.q.mu_b, r.k.mu_b);
+  EXPECT_NEAR(r.q.cos_a_beta, 1, 1e-3);
+  EXPECT_LT(r.residual_pos_r, 1e-13);
+  const auto p = pca(ctx, m);
+  EXPECT_NEAR(p.q_linear_share, q_slope * q_slope * sd_t * sd_t / (q_slope * q_slope * sd_t * sd_t + d), 0.005);
+  double shares = 0;
+  for (const double e : p.explained_variance) shares += e;
+  EXPECT_NEAR(shares, 1, 1e-12);
 }
 
 planted_rows<double> drifting() {
@@ -159,9 +150,8 @@ planted_rows<double> drifting() {
                         .root_q = {1, 0, 0, 0.5, 1, 0, 0, 0.2, 0.7}});
 }
 
-TEST(context_units, slopes_times_the_context_length) {
+TEST_F(rotation, slopes_times_the_context_length) {
   const auto rows = drifting();
-  cpu_context ctx{{.threads = 1}};
   const auto m = accumulate(ctx, rows.view(), uniform_buckets{100}, {.context_length = 1000});
   const auto r = planar_rotation(ctx, m);
   EXPECT_DOUBLE_EQ(r.q.alpha_context, 1000 * r.q.alpha);
@@ -177,9 +167,8 @@ TEST(context_units, slopes_times_the_context_length) {
   EXPECT_DOUBLE_EQ(planar_rotation(ctx, some, {.context_length = 1000}).k.alpha_context, 1000 * r.k.alpha);
 }
 
-TEST(context_units, spread_of_score_differences_is_that_of_all_queries_and_pairs_of_keys) {
+TEST_F(rotation, spread_of_score_differences_is_that_of_all_queries_and_pairs_of_keys) {
   const auto rows = drifting();
-  cpu_context ctx{{.threads = 1}};
   const auto m = accumulate(ctx, rows.view(), uniform_buckets{100}, {.context_length = 1000});
   const auto r = planar_rotation(ctx, m);
   const auto& mu = m.q.total.mean;
@@ -206,10 +195,9 @@ TEST(context_units, spread_of_score_differences_is_that_of_all_queries_and_pairs
   EXPECT_DOUBLE_EQ(r.bias.context_in_sd_mean_query, r.bias.context / r.score_sd_mean_query);
 }
 
-TEST(context_units, equal_keys_have_no_spread_and_no_bias_in_units_of_it) {
+TEST_F(rotation, equal_keys_have_no_spread_and_no_bias_in_units_of_it) {
   auto rows = drifting();
   std::fill(rows.k.begin(), rows.k.end(), 0.25);
-  cpu_context ctx{{.threads = 1}};
   const auto r = planar_rotation(ctx, accumulate(ctx, rows.view(), uniform_buckets{100}, {.context_length = 1000}));
   EXPECT_EQ(r.score_sd, 0);
   EXPECT_EQ(r.bias.context_in_sd, 0);

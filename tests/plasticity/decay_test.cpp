@@ -23,6 +23,10 @@ namespace {
 
 using namespace qkgeom;
 
+struct decay : testing::Test {
+  cpu_context ctx{{.threads = 2}};
+};
+
 TEST(decay_inequality, the_disc_inside_the_square_gives_a_constant_of_one) {
   for (double z = 0; z <= 38; z += 1e-3)
     EXPECT_LE(pair_plasticity(z, 1), std::exp(-z * z / 2) * (1 + 4e-15)) << z;  // 4e-15: rounding of z^2 / 2 up to 722
@@ -82,11 +86,10 @@ std::size_t for_each_decay(const query_model& model, const layer_view<double>& l
   return drawn.pairs.size();
 }
 
-TEST(decay, an_exact_model_obeys_the_bound_pair_by_pair) {
+TEST_F(decay, an_exact_model_obeys_the_bound_pair_by_pair) {
   const auto rows = keys_of_two(60, 5, 3);
   const auto layer = as_layer(rows.view());
   const auto model = exact_model({0.01, -0.03, 0.02, 0, 0.01}, {0, 0.5, -1, 0.2, 0.3}, 1.2, 240, 20);
-  cpu_context ctx{{.threads = 2}};
   const auto pairs = for_each_decay(model, layer, [](const auto& pair, const auto& p, const auto& distributions) {
     EXPECT_NEAR(p.t_0 * std::abs(p.gamma), 2 * std::abs(p.z_0), 1e-12 * (1 + p.t_0 * std::abs(p.gamma)));
     if (pair.buckets > 1) {
@@ -117,13 +120,12 @@ TEST(decay, an_exact_model_obeys_the_bound_pair_by_pair) {
 }
 
 /// The variance grows with the bucket, against the theorem's assumption: plasticity stays above the bound.
-TEST(decay, pairs_that_break_the_bound_are_counted) {
+TEST_F(decay, pairs_that_break_the_bound_are_counted) {
   const auto rows = keys_of_two(40, 4, 6);
   const auto layer = as_layer(rows.view());
   auto model = exact_model({0.02, -0.03, 0.01, 0.02}, {0, 0.4, -0.5, 0.3}, 1, 240, 20);
   for (std::size_t b = 0; b < model.bucket.size(); ++b)
     for (double& f : model.bucket[b].root.factor) f *= 1 + static_cast<double>(b);
-  cpu_context ctx{{.threads = 2}};
   const auto r = decay_of(ctx, {model}, layer, "grows", {.max_pairs = 1 << 20})[0];
   std::map<std::pair<double, std::size_t>, std::array<double, 3>> by_bucket;  // document: pairs, past, broken
   std::array<double, 3> all{};
@@ -154,12 +156,11 @@ TEST(decay, pairs_that_break_the_bound_are_counted) {
 }
 
 /// Coordinate 1 of the keys takes two values, so that delta_1 = 0 for a known share of pairs, whose plasticity stays.
-TEST(decay, pairs_without_drift_are_what_remains) {
+TEST_F(decay, pairs_without_drift_are_what_remains) {
   auto rows = keys_of_two(40, 3, 4);
   for (std::size_t r = 0; r < rows.k_position.size(); ++r) rows.k[3 * r] = r % 4 == 0 ? 5.0 : 0.0;
   const auto layer = as_layer(rows.view());
   const auto model = exact_model({0.5, 0, 0}, {0, 0.8, -0.4}, 1, 320, 160);
-  cpu_context ctx{{.threads = 1}};
   const auto r = decay_of(ctx, {model}, layer, "exact")[0];
   // All 40 keys lie below the one bucket that starts at 160: pairs of 10 and of 30 keys have delta_1 = 0.
   EXPECT_EQ(r.all_pairs, 2 * 40 * 39 / 2);
@@ -180,7 +181,7 @@ TEST(decay, pairs_without_drift_are_what_remains) {
   EXPECT_NEAR(r.buckets[1].bound.value, r.pi_0.value, 1e-6);
 }
 
-TEST(decay, planted_heads_show_it) {
+TEST_F(decay, planted_heads_show_it) {
   const int d = 12;
   planted_head spec{.dim = d, .context_length = 4096, .documents = 40, .rows = 200, .seed = 7};
   const double slope = 4.0 / 4096;
@@ -189,7 +190,6 @@ TEST(decay, planted_heads_show_it) {
   spec.mean_q.assign(d, 0);
   spec.mean_q[3] = slope * 2048 + 0.2;  // mean at t: 0.2 + slope t
   const auto rows = plant<float>(spec);
-  cpu_context ctx{{.threads = 2}};
   const auto m = accumulate(ctx, rows.view(), uniform_buckets{512}, {.context_length = 4096});
   const auto check = check_decay(ctx, m, rows.view());
   // delta is isotropic: gamma / slope is a coordinate of a uniform direction, its square Beta(1/2, (d - 1) / 2).
@@ -218,13 +218,12 @@ TEST(decay, planted_heads_show_it) {
   EXPECT_GT(check.full.variance_slope.p90, 1e-9);
 }
 
-TEST(decay, a_variance_that_grows_is_seen) {
+TEST_F(decay, a_variance_that_grows_is_seen) {
   const int d = 6;
   planted_head spec{.dim = d, .context_length = 2048, .documents = 30, .rows = 100, .seed = 8};
   auto rows = plant<double>(spec);
   for (std::size_t r = 0; r < rows.q_position.size(); ++r)  // standard deviation grows from 1 to 2 over the context
     for (std::size_t c = 0; c < 6; ++c) rows.q[6 * r + c] *= 1 + rows.q_position[r] / 2048.0;
-  cpu_context ctx{{.threads = 1}};
   const auto m = accumulate(ctx, rows.view(), uniform_buckets{256}, {.context_length = 2048});
   const auto check = check_decay(ctx, m, rows.view());
   // v(t) = (1 + t / L)^2 |delta|^2; pairs see different stretches of it, 2 / (1 + t / L) / L a token at t.
@@ -233,11 +232,10 @@ TEST(decay, a_variance_that_grows_is_seen) {
   EXPECT_GT(check.full.variance_slope_mean.value, 5 * check.full.variance_slope_mean.error);
 }
 
-TEST(decay, all_pairs_give_the_profile_of_the_model) {
+TEST_F(decay, all_pairs_give_the_profile_of_the_model) {
   planted_head spec{.dim = 8, .context_length = 1024, .documents = 5, .rows = 60, .seed = 9};
   spec.drift_q.assign(8, 1e-3);
   const auto rows = plant<double>(spec);
-  cpu_context ctx{{.threads = 2}};
   for (const auto window : {std::optional<index_t>{}, std::optional<index_t>{300}}) {
     auto head = rows.view();
     head.window = window;
@@ -257,7 +255,7 @@ TEST(decay, all_pairs_give_the_profile_of_the_model) {
   }
 }
 
-TEST(decay, drawn_pairs_are_those_that_a_search_finds) {
+TEST_F(decay, drawn_pairs_are_those_that_a_search_finds) {
   const random_stream stream{2, 0, 0, draw::planted};
   std::vector<std::int32_t> position, document;
   for (std::int32_t i = 0; i < 90; ++i) {
@@ -317,11 +315,10 @@ TEST(decay, drawn_pairs_are_those_that_a_search_finds) {
   }
 }
 
-TEST(decay, pooled_covariance_is_the_mean_by_degrees_of_freedom) {
+TEST_F(decay, pooled_covariance_is_the_mean_by_degrees_of_freedom) {
   planted_head spec{.dim = 4, .context_length = 512, .documents = 6, .rows = 40, .seed = 11};
   spec.drift_q = {1e-3, 2e-3, 0, 0};
   const auto rows = plant<double>(spec);
-  cpu_context ctx{{.threads = 1}};
   const auto m = accumulate(ctx, as_layer(rows.view()), uniform_buckets{128}, {.context_length = 512});
   const auto models = fit_queries(ctx, m, {.covariance = covariance_kind::full});
   const auto pooled = with_pooled_covariance(ctx, m, models)[0];
@@ -339,10 +336,9 @@ TEST(decay, pooled_covariance_is_the_mean_by_degrees_of_freedom) {
   EXPECT_THROW(with_pooled_covariance(ctx, m, {}), error);
 }
 
-TEST(decay, without_drift_the_theorem_says_nothing) {
+TEST_F(decay, without_drift_the_theorem_says_nothing) {
   const auto rows = keys_of_two(30, 3, 5);
   const auto model = exact_model({0, 0, 0}, {0, 1, 1}, 1, 120, 40);
-  cpu_context ctx{{.threads = 1}};
   const auto r = decay_of(ctx, {model}, as_layer(rows.view()), "exact")[0];
   EXPECT_EQ(r.beta_pos, 0);
   EXPECT_TRUE(std::isnan(r.gamma.median));
@@ -356,11 +352,10 @@ TEST(decay, without_drift_the_theorem_says_nothing) {
   EXPECT_THROW(decay_of(ctx, {model}, as_layer(rows.view()), "exact", {.max_pairs = 0}), error);
 }
 
-TEST(decay, keys_and_models_that_it_cannot_use_are_refused) {
+TEST_F(decay, keys_and_models_that_it_cannot_use_are_refused) {
   auto rows = keys_of_two(30, 3, 5);
   const auto wider = keys_of_two(30, 4, 5);
   const auto model = exact_model({1e-3, 0, 0}, {0, 1, 1}, 1, 120, 40);
-  cpu_context ctx{{.threads = 1}};
   EXPECT_EQ(test::message_of([&] { decay_of(ctx, {model}, as_layer(wider.view()), "exact"); }),
             "decay_of: a query model of head size 3 for keys of size 4");
   const auto moments = accumulate(ctx, as_layer(rows.view()), uniform_buckets{40}, {.context_length = 120});

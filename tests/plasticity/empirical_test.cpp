@@ -139,19 +139,9 @@ TEST(empirical, thins_to_the_queries_asked_for) {
   EXPECT_DOUBLE_EQ(unbiased(few).buckets[1].standard_error, few.buckets[1].standard_error * 100 / 99);
 }
 
-/// Rows whose scores lie close together, so that f32 orders some of them wrongly.
-planted_rows<float> close_scores() {
-  auto rows = plant<float>({.dim = 24, .context_length = 1000, .documents = 3, .rows = 150, .seed = 4});
-  const random_stream draws{.seed = 5};
-  for (std::size_t i = 0; i < rows.q.size(); ++i) {  // tenths: sums that would be equal differ by their rounding to f32
-    rows.q[i] = 0.1f * static_cast<float>(1 + draws.below(i, 7));
-    rows.k[i] = 0.1f * static_cast<float>(draws.below((std::uint64_t{1} << 32) + i, 8));
-  }
-  return rows;
-}
-
 TEST(empirical, f64_gives_what_the_same_rows_give_as_f64) {
-  const auto rows = close_scores();
+  auto rows = plant<float>({.dim = 24, .context_length = 1000, .documents = 3, .rows = 150, .seed = 4});
+  test::bring_scores_close(rows);
   planted_rows<double> wide{24,
                             {rows.q.begin(), rows.q.end()},
                             {rows.k.begin(), rows.k.end()},

@@ -29,6 +29,16 @@ inline void add_key(planted_rows<double>& h, double x, double y, std::int32_t po
   h.k_document.push_back(document);
 }
 
+/// Scores that lie close together, so that f32 orders some of them wrongly: of tenths, whose sums that would be equal
+/// differ by their rounding to f32.
+inline void bring_scores_close(planted_rows<float>& rows) {
+  const random_stream draws{.seed = 5};
+  for (std::size_t i = 0; i < rows.q.size(); ++i) {
+    rows.q[i] = 0.1f * static_cast<float>(1 + draws.below(i, 7));
+    rows.k[i] = 0.1f * static_cast<float>(draws.below((std::uint64_t{1} << 32) + i, 8));
+  }
+}
+
 /// Calls each(scaled, q, k) with queries times 2^q and keys times 2^k, which changes no order of scores.
 template <class T, class Each>
 void for_each_scaling(const planted_rows<T>& rows, const Each& each) {

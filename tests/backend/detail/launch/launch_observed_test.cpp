@@ -6,7 +6,6 @@
 #include <array>
 #include <optional>
 
-#include "qkgeom/core/random.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "tests/backend/compared_contexts.hpp"
 #include "tests/backend/host_launcher.hpp"
@@ -34,17 +33,6 @@ TEST(tile_observed, observed_queries_give_the_sums_of_the_cpu) {
       }
 }
 
-/// Small integers, so that scores are exact and many of them tie.
-planted_rows<bf16> rows_with_ties(index_t documents, index_t rows) {
-  auto planted = plant<bf16>(test::compared_head(4, documents, rows, 0));
-  const random_stream draws{.seed = 5};
-  for (std::size_t i = 0; i < planted.k.size(); ++i) {
-    planted.k[i] = bf16::round(static_cast<float>(draws.below(i, 5)) - 1.0f);
-    planted.q[i] = bf16::round(static_cast<float>(draws.below((std::uint64_t{1} << 32) + i, 5)) - 2.0f);
-  }
-  return planted;
-}
-
 TEST(tile_observed, a_score_wins_ties_or_loses) {
   for (const float x : {1e-25f, 1.0f, 3e38f})
     for (const float y : {-x, 0.0f, std::nextafter(x, 0.0f)}) {
@@ -58,7 +46,7 @@ TEST(tile_observed, observed_queries_that_tie_count_one_half) {
   cpu_context cpu{{.threads = 2}};
   tile_context tiles;
   for (const auto& [documents, rows] : {std::pair<index_t, index_t>{3, 40}, {1, 600}}) {
-    const auto planted = rows_with_ties(documents, rows);
+    const auto planted = test::rows_with_ties<bf16>(documents, rows);
     const auto want = empirical_profile(cpu, planted.view(), uniform_buckets{150}, 1000);
     EXPECT_LE(distance(empirical_profile(tiles, planted.view(), uniform_buckets{150}, 1000), want), 1e-12);
   }

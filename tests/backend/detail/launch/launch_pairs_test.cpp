@@ -18,9 +18,12 @@ using test::distance;
 using test::moments_of;
 using test::tile_context;
 
-TEST(tile_pairs, keys_that_are_not_finite_are_refused) {
-  cpu_context cpu{{.threads = 1}};
+struct tile_pairs : testing::Test {
+  cpu_context cpu{{.threads = 2}};
   tile_context tiles;
+};
+
+TEST_F(tile_pairs, keys_that_are_not_finite_are_refused) {
   auto planted = plant<bf16>(test::compared_head(16, 3, 90, 0));
   const auto model = fit_queries(cpu, moments_of(cpu, planted.view()));
   planted.k[16 * 100 + 3] = bf16::round(std::nanf(""));
@@ -32,7 +35,7 @@ TEST(tile_pairs, keys_that_are_not_finite_are_refused) {
 }
 
 // GPUs of compute capability 8.6, 8.9 and 12 have the least shared memory per block, 99 KiB.
-TEST(tile_pairs, tiles_fit_into_the_shared_memory_of_every_gpu) {
+TEST_F(tile_pairs, tiles_fit_into_the_shared_memory_of_every_gpu) {
   const auto fits = [](const auto& program) { EXPECT_LE(program.shared_bytes(), 99 * 1024); };
   using tile::pair_tiles;
   using later = backend::given_weight<prefix_weight>;
@@ -46,9 +49,8 @@ TEST(tile_pairs, tiles_fit_into_the_shared_memory_of_every_gpu) {
   fits(tile::largest_weight<odd>{});
 }
 
-TEST(tile_pairs, weights_are_taken_in_the_tiles) {
-  cpu_context cpu{{.threads = 2}};
-  tile_context tiles, fast(std::size_t{1} << 30, false);  // a weight takes split products in any case
+TEST_F(tile_pairs, weights_are_taken_in_the_tiles) {
+  tile_context fast(std::size_t{1} << 30, false);  // a weight takes split products in any case
   for (const auto& [documents, rows] : {std::pair<index_t, index_t>{4, 45}, {2, 300}}) {
     const auto planted = plant<f16>(test::compared_head(20, documents, rows, 5));
     auto head = planted.view();
@@ -80,9 +82,7 @@ TEST(tile_pairs, weights_are_taken_in_the_tiles) {
   }
 }
 
-TEST(tile_pairs, a_weight_that_is_none_is_refused_by_its_pair) {
-  cpu_context cpu{{.threads = 2}};
-  tile_context tiles;
+TEST_F(tile_pairs, a_weight_that_is_none_is_refused_by_its_pair) {
   const auto planted = plant<float>(test::compared_head(8, 3, 60, 0));
   const auto model = fit_queries(cpu, moments_of(cpu, planted.view()));
   struct negative {
@@ -92,9 +92,7 @@ TEST(tile_pairs, a_weight_that_is_none_is_refused_by_its_pair) {
                       plasticity_profile(tiles, model, planted.view(), device_weighted_pairs{negative{}}));
 }
 
-TEST(tile_pairs, terms_are_taken_in_the_tiles) {
-  cpu_context cpu{{.threads = 2}};
-  tile_context tiles;
+TEST_F(tile_pairs, terms_are_taken_in_the_tiles) {
   for (const auto kind : all_covariance_kinds)
     for (const auto& [documents, rows] : {std::pair<index_t, index_t>{4, 45}, {1, 300}}) {
       const auto planted = plant<bf16>(test::compared_head(20, documents, rows, 5));
@@ -107,9 +105,8 @@ TEST(tile_pairs, terms_are_taken_in_the_tiles) {
     }
 }
 
-TEST(tile_pairs, terms_by_cell_keep_the_sums_of_groups) {
-  cpu_context cpu{{.threads = 2}};
-  tile_context tiles, small(std::size_t{1} << 16);
+TEST_F(tile_pairs, terms_by_cell_keep_the_sums_of_groups) {
+  tile_context small(std::size_t{1} << 16);
   for (const auto kind : {covariance_kind::diagonal, covariance_kind::joint})
     for (const auto& [documents, rows] : {std::pair<index_t, index_t>{4, 45}, {2, 300}}) {
       const auto planted = plant<bf16>(test::compared_head(20, documents, rows, 5));
@@ -140,9 +137,7 @@ TEST(tile_pairs, terms_by_cell_keep_the_sums_of_groups) {
     }
 }
 
-TEST(tile_pairs, pairs_that_cancel_stand_beside_pairs_that_do_not) {
-  cpu_context cpu{{.threads = 2}};
-  tile_context tiles;
+TEST_F(tile_pairs, pairs_that_cancel_stand_beside_pairs_that_do_not) {
   auto planted = plant<float>(test::compared_head(24, 2, 300, 1));
   const auto model = fit_queries(cpu, moments_of(cpu, planted.view()), {.covariance = covariance_kind::joint});
   const random_stream draws{.seed = 8};
@@ -154,9 +149,7 @@ TEST(tile_pairs, pairs_that_cancel_stand_beside_pairs_that_do_not) {
   EXPECT_LE(distance(plasticity_profile(tiles, model, planted.view(), all_pairs{}, {.heatmap = true}), want), 1e-5);
 }
 
-TEST(tile_pairs, equal_keys_have_plasticity_1) {
-  cpu_context cpu{{.threads = 2}};
-  tile_context tiles;
+TEST_F(tile_pairs, equal_keys_have_plasticity_1) {
   auto planted = plant<float>(test::compared_head(6, 2, 50, 0));
   const auto model = fit_queries(cpu, moments_of(cpu, planted.view()));
   std::fill(planted.k.begin(), planted.k.end(), 2.5f);
@@ -169,8 +162,7 @@ TEST(tile_pairs, equal_keys_have_plasticity_1) {
   }
 }
 
-TEST(tile_pairs, heads_of_a_layer_share_launches_as_many_as_there_is_room_for) {
-  cpu_context cpu{{.threads = 2}};
+TEST_F(tile_pairs, heads_of_a_layer_share_launches_as_many_as_there_is_room_for) {
   tile_context one, small(std::size_t{1} << 16);
   const auto planted = plant<f16>(test::compared_head(24, 4, 70, 1));
   auto layer = as_layer(planted.view());
