@@ -82,7 +82,7 @@ std::vector<std::string_view> characters(std::string_view text) {
 table::table(const std::vector<std::string>& words, const std::vector<std::string>& numbers,
              const std::vector<std::string>& more_words, const std::vector<std::string>& more_numbers) {
   const auto add = [&](const std::vector<std::string>& headers, align side) {
-    for (const auto& header : headers) columns_.push_back({header, side});
+    for (const auto& header : headers) columns_.push_back({printable(header, header.size()), side});
   };
   add(words, align::left);
   add(numbers, align::right);
