@@ -228,15 +228,16 @@ class ready_capture {
   }
   void note_documents(std::ostream& notes) {
     capture_manifest& m = prepared_.manifest;
-    if (inputs_.replaced > 0)
+    if (const auto n = inputs_.replaced; n > 0)
       keep_note(m, notes, "text_replaced",
-                "the documents hold " + std::to_string(inputs_.replaced) +
-                    " parts that are not UTF-8; they are read as U+FFFD");
-    if (inputs_.begun_twice > 0)
+                fmt::format("the documents hold {} that {} not UTF-8; U+FFFD stands in {} place",
+                            n == 1 ? "a part" : std::to_string(n) + " parts", n == 1 ? "is" : "are",
+                            n == 1 ? "its" : "their"));
+    if (const auto n = inputs_.begun_twice; n > 0)
       keep_note(m, notes, "second_bos",
-                std::to_string(inputs_.begun_twice) +
-                    " documents begin with two BOS tokens, the tokenizer's and one in their text; --no-bos leaves the "
-                    "tokenizer's out");
+                fmt::format("{} with two BOS tokens, the tokenizer's and one in the text; --no-bos leaves the "
+                            "tokenizer's out",
+                            n == 1 ? "a document begins" : std::to_string(n) + " documents begin"));
     for (const captured_document& d : inputs_.documents)
       if (d.tokens == 0) notes << "note: document '" << printable(d.id) << "' is empty and gives no rows\n";
     for (const std::string& field : options_.inputs.label_fields)

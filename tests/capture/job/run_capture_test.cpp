@@ -268,7 +268,7 @@ TEST_F(job, documents_begin_with_bos_or_with_nothing_by_option) {
   EXPECT_THAT(notes.str(), HasSubstr("tokenizer_config.json says add_bos_token false"));
   options.inputs.text = {write("b.txt", "<s>Amen")};
   EXPECT_EQ(first_tokens("twice")[1], 9);
-  EXPECT_THAT(notes.str(), HasSubstr("1 documents begin with two BOS tokens"));
+  EXPECT_THAT(notes.str(), HasSubstr("a document begins with two BOS tokens"));
   options.inputs.text = {folder / "a.txt"};
   options.inputs.bos = bos_rule::none;
   EXPECT_EQ(first_tokens("none"), plain);
