@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What each plane of the rotary embedding does to a head's scores, and how much of AP_drop its bands of planes make.
+// Measures the effect of each plane of the rotary embedding on a head's scores, and the part of AP_drop that bands of
+// planes make.
 #include "examples/bands/rotary_bands.hpp"
 #include "examples/common/cli.hpp"
 

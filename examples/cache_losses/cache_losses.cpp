@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What rounded keys cost: losses of tables of bits per key head against uniform types and shuffled tables, from what
-// qkgeom evaluate wrote under the conditions of qkgeom quantised-keys.
+// Compares the costs of rounded keys: losses of tables of bits per key head against uniform types and shuffled tables,
+// from what qkgeom evaluate wrote under the conditions of qkgeom quantised-keys.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -29,7 +29,7 @@ class option {
   option type_name(const std::string& name);
   option description(const std::string& text);
 
-  // What each value must be.
+  // Conditions on each value.
   option one_of(const std::vector<std::string>& values);
   option one_of(std::initializer_list<int> values);
   option in_range(int lowest, int highest);

@@ -16,7 +16,8 @@ struct split_number {
   number_of_heads of;
 };
 
-/// What is split: plasticity, the size of the bias and of the correlation with position, shares of classes.
+/// The numbers that are split: plasticity, the size of the bias and of the correlation with position, shares of
+/// classes.
 std::vector<split_number> split_numbers(const trajectory_point& point) {
   std::vector<split_number> numbers;
   for (const char* name : {"ap_overall", "ap_drop"})

@@ -29,7 +29,8 @@ struct far_attention {
   }
 };
 
-/// Of the queries that stand past both stretches, so that every sink token is farther than the recent ones.
+/// Sums the attention of the queries that stand past both stretches, so that every sink token is farther than the
+/// recent ones.
 far_attention far_of(const softmax_sums& s, index_t head, std::size_t sink, const export_arguments& choice) {
   const auto buckets = s.buckets.count(), distances = s.distances.count();
   constexpr auto kinds = static_cast<index_t>(first_tokens.size());

@@ -52,8 +52,8 @@ struct torch_value {
 /// torch.load reads it, with weights_only too. Throws `error` if the tensors take 4 GB or more.
 void write_torch(const std::filesystem::path& path, const torch_value& value);
 
-/// What every exported file says about where its numbers come from: name and hashes of the model, hash of the documents
-/// as tokens; those that the capture knows.
+/// Returns the origin that every exported file states: name and hashes of the model, hash of the documents as tokens,
+/// as far as the capture knows them.
 inline std::vector<std::pair<std::string, std::string>> provenance_of(const capture_set& source) {
   const auto& m = source.manifest();
   std::vector<std::pair<std::string, std::string>> facts{

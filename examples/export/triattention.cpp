@@ -45,7 +45,8 @@ document_sums sums_of(const layer_view<T>& rows, index_t head, const captured_ro
   return sums;
 }
 
-/// Of plane j over all documents: sum of z, of |z|, and |mean of z| over mean of |z|, 0 to 1, with its jackknife error.
+/// The sums of plane j over all documents: of z, of |z|, and |mean of z| over mean of |z|, 0 to 1, with its jackknife
+/// error.
 struct plane_total {
   std::complex<double> z = 0;
   double size = 0;

@@ -44,7 +44,8 @@ void place(page_printer& page, printer& out, output_folder& folder, const qkgeom
   page.add(figure_html(drawn_figure(folder, "quadrant")));
 }
 
-/// What the model has learned beyond the untrained models whose captures are named; writes learned.csv.
+/// Computes the numbers that the model learned beyond the untrained models whose captures are named; writes
+/// learned.csv.
 std::vector<learned_group> learned_beyond(output_folder& folder, const arguments& a,
                                           const qkgeom::analysis_options& options, const analysed& model,
                                           const std::vector<std::filesystem::path>& untrained) {

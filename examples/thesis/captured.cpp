@@ -20,7 +20,7 @@ bool recovers_in_thesis(const std::string& model) {
   return std::find(recovering_models.begin(), recovering_models.end(), model) != recovering_models.end();
 }
 
-/// Those of `models` that are captured.
+/// Returns the members of `models` that are captured.
 struct captured_part {
   std::vector<const captured_model*> models;
   std::size_t wanted = 0, heads = 0;

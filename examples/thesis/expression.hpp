@@ -18,7 +18,7 @@ struct table_rows {
   std::vector<std::size_t> index{};
 };
 
-/// What an expression gives: rows of a table, or by row a number, a condition (1, 0 or unknown) or a text.
+/// The value of an expression: rows of a table, or by row a number, a condition (1, 0 or unknown) or a text.
 struct value {
   enum class kind { numbers, condition, texts, rows };
   kind is = kind::numbers;
@@ -30,7 +30,7 @@ struct value {
 
   std::size_t width() const { return entries.empty() ? 1 : entries.size(); }
   std::size_t height() const { return is == kind::texts ? texts.size() : numbers.size() / width(); }
-  /// What number i is called: its row, its entry of a profile, or both.
+  /// Names number i: its row, its entry of a profile, or both.
   std::string name_of(std::size_t i) const;
 };
 

@@ -46,7 +46,7 @@ class published {
   /// gives to expressions. Throws `error` that names the file and the missing row or column.
   explicit published(const std::filesystem::path& folder);
 
-  /// What an expression gives. Throws `error` that shows the expression and what is wrong with it.
+  /// Evaluates an expression. Throws `error` that shows the expression and what is wrong with it.
   value evaluate(std::string_view expression) const;
   std::vector<double> numbers(std::string_view expression) const;
   double number(std::string_view expression) const;                              ///< of an expression that gives one

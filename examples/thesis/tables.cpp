@@ -13,7 +13,7 @@
 namespace qkgeom::examples::thesis {
 namespace {
 
-/// What associations.csv calls a metric, and its column.
+/// The name of a metric in associations.csv, and its column.
 const std::vector<std::pair<std::string, std::string>> metrics{
     {"ap_overall", ".overall"}, {"ap_first20", ".first20"},        {"ap_last20", ".last20"}, {"ap_drop", ".drop"},
     {"bias_token", ".bias"},    {"bias_context", ".bias_context"}, {"r_k_a", ".r_k"},        {"r_q_a", ".r_q"},

@@ -35,7 +35,8 @@ struct short_prediction {
   model_report report;
 };
 
-/// What predictions of a captured context from its own first parts miss. Heads are those of the report of the context.
+/// Measures the misses of predictions of a captured context from its own first parts. Heads are those of the report of
+/// the context.
 struct self_check {
   std::vector<double> factors;                    ///< above 1
   std::vector<std::vector<carried_values>> miss;  ///< (factors)(heads): predicted less actual, NaN without a value

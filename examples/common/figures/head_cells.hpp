@@ -29,7 +29,7 @@ inline std::string brief_notes(const model_report& report) {
   return words;
 }
 
-/// What a line figure shows of single heads.
+/// The lines of single heads in a line figure.
 inline std::string heads_words(const line_figure& f) {
   const bool many = std::any_of(f.groups.begin(), f.groups.end(),
                                 [](const auto& g) { return g.traces.size() > line_figure::most_traces; });

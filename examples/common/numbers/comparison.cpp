@@ -113,7 +113,7 @@ std::vector<group_number> headline_numbers(const trajectory_point& point, const 
   return all;
 }
 
-/// What a headline number is, by its name.
+/// Describes a headline number by its name.
 std::string headline_meaning(const std::string& name) {
   if (name == "share_positive_bias") return "share of heads whose bias strength is positive";
   if (name.starts_with("share_")) return "share of heads of the class " + name.substr(6);

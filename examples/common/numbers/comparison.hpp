@@ -70,7 +70,7 @@ struct compared_model {
 /// Whether both models come from the same documents and the same rows of them, so that differences are `paired`.
 bool same_documents(const compared_model& a, const compared_model& b);
 
-/// What sets models apart beside their heads: buckets, contexts or documents that differ, a note for each.
+/// Notes differences of models beside their heads: buckets, contexts or documents, a note for each.
 std::vector<report_note> notes_of(const std::vector<compared_model>& models);
 
 /// The model that a report is about; the report needs PCA, rotation, plasticity and `geometry_blocks`. `token_edges`:

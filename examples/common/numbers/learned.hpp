@@ -25,15 +25,16 @@ struct learned_number {
   bool is_learned() const { return low > 0 || high < 0; }
 };
 
-/// What training put into each number of a group of heads: the model's less the mean over `untrained`, the same group
-/// of untrained models. With S seeds of standard deviation s, one more untrained model lies from their mean by
-/// s sqrt(1 + 1/S), so the interval reaches to each side by hypot(t_D document_error, t_(S-1) s sqrt(1 + 1/S)), t being
-/// the quantiles of Student's distribution: in 95 of 100 cases an untrained model in the model's place has 0 inside.
-/// `paired`: all come from the same documents. Throws `error` if `untrained` is empty or its groups have other numbers.
+/// Computes what training put into each number of a group of heads: the model's less the mean over `untrained`, the
+/// same group of untrained models. With S seeds of standard deviation s, one more untrained model lies from their mean
+/// by s sqrt(1 + 1/S), so the interval reaches to each side by hypot(t_D document_error, t_(S-1) s sqrt(1 + 1/S)), t
+/// being the quantiles of Student's distribution: in 95 of 100 cases an untrained model in the model's place has 0
+/// inside. `paired`: all come from the same documents. Throws `error` if `untrained` is empty or its groups have other
+/// numbers.
 std::vector<learned_number> learned_numbers(const compared_group& model,
                                             const std::vector<const compared_group*>& untrained, bool paired);
 
-/// What one group of a model's heads has learned.
+/// The numbers that one group of a model's heads has learned.
 struct learned_group {
   std::string model, group;  ///< label; all, rope or nope
   bool untrained = false;    ///< the model is untrained itself, so that nothing is learned

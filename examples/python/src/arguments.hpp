@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What callers in Python pass: arrays, viewed where they lie, and options.
+// Arguments from Python: arrays, viewed where they lie, and options.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -247,7 +247,7 @@ inline covariance_kind covariance_of(const std::string& name) {
   fail("covariance must be diagonal, full, joint, linear_drift or empirical, not ", name);
 }
 
-/// What `analyse` and `open` share.
+/// The options that `analyse` and `open` share.
 inline analysis_options options_of(const std::optional<buckets_argument>& buckets,
                                    const std::vector<std::string>& covariance, const std::string& pairs,
                                    index_t sampled_pairs, bool heatmap, std::uint64_t seed) {

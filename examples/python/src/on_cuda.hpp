@@ -12,7 +12,7 @@
 #include "qkgeom/report/head_report.hpp"
 #include "qkgeom/stats/moments.hpp"
 
-/// What the module calls for tensors on a CUDA device. A library beside the module holds it, `_qkgeom_cuda.so`, which
+/// The module's calls for tensors on a CUDA device. A library beside the module holds it, `_qkgeom_cuda.so`, which
 /// the first such tensor loads: so the module itself needs none of CUDA's libraries.
 namespace qkgeom::python {
 
