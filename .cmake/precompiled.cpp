@@ -1,15 +1,62 @@
 // SPDX-License-Identifier: MIT
 // The heavy bodies of the library, compiled once for the programs and tests of this project (see core/config.hpp).
-#include "qkgeom/backend/detail/cpu/primitive_bodies.hpp"
 #include "qkgeom/core/detail/head.hpp"
+#include "qkgeom/core/detail/instruction_set.hpp"
 #include "qkgeom/core/detail/thread_pool.hpp"
 #include "qkgeom/core/detail/utf8.hpp"
 #include "qkgeom/geometry/detail/complement_of.hpp"
 #include "qkgeom/geometry/detail/planar_rotation_of.hpp"
-#include "qkgeom/linalg/detail/symmetric.hpp"
 #include "qkgeom/model/detail/query_model_of.hpp"
 #include "qkgeom/planted/detail/planted_head.hpp"
 #include "qkgeom/plasticity/detail/merge.hpp"
 #include "qkgeom/plasticity/detail/profile_of.hpp"
 #include "qkgeom/plasticity/detail/summary.hpp"
 #include "qkgeom/stats/detail/interval.hpp"
+
+#if defined(QKGEOM_KERNEL_SETS)
+#include "qkgeom/backend/detail/cpu/primitives.hpp"
+
+extern "C" {
+const qkgeom::cpu::kernel_set* qkgeom_kernels_v2();
+const qkgeom::cpu::kernel_set* qkgeom_kernels_v3();
+const qkgeom::cpu::kernel_set* qkgeom_kernels_v4();
+const qkgeom::cpu::kernel_set* qkgeom_kernels_v4x();
+}
+
+namespace qkgeom {
+
+const cpu::kernel_set& cpu::kernels() {
+  static const kernel_set& used = *[] {
+    switch (used_instruction_set()) {
+      case instruction_set::v4x:
+        return qkgeom_kernels_v4x();
+      case instruction_set::v4:
+        return qkgeom_kernels_v4();
+      case instruction_set::v3:
+        return qkgeom_kernels_v3();
+      default:
+        return qkgeom_kernels_v2();
+    }
+  }();
+  return used;
+}
+
+eigen_system linalg::symmetric_eigen(const std::vector<double>& matrix, index_t d) {
+  return cpu::kernels().symmetric_eigen(matrix, d);
+}
+
+semidefinite_root linalg::semidefinite_factor(const std::vector<double>& matrix, index_t d) {
+  return cpu::kernels().semidefinite_factor(matrix, d);
+}
+
+std::vector<double> linalg::quadratic_rows(const std::vector<double>& m, const std::vector<double>& v, std::size_t d) {
+  return cpu::kernels().quadratic_rows(m, v, d);
+}
+
+}  // namespace qkgeom
+#else
+#include "qkgeom/backend/detail/cpu/primitive_bodies.hpp"
+#include "qkgeom/linalg/detail/symmetric.hpp"
+
+const qkgeom::cpu::kernel_set& qkgeom::cpu::kernels() { return kernels_here(); }
+#endif

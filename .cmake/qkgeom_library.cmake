@@ -30,6 +30,12 @@ add_library(qkgeom_compiled STATIC "${PROJECT_SOURCE_DIR}/.cmake/precompiled.cpp
 target_link_libraries(qkgeom_compiled PUBLIC qkgeom)
 target_compile_definitions(qkgeom_compiled PUBLIC QKGEOM_PRECOMPILED)
 set_source_files_properties("${PROJECT_SOURCE_DIR}/.cmake/precompiled.cpp" PROPERTIES COMPILE_OPTIONS "${QKGEOM_KERNEL_OPTIONS}")
+include(qkgeom_kernel_sets)
+if(QKGEOM_KERNEL_SETS)
+  target_compile_definitions(qkgeom_compiled PRIVATE QKGEOM_KERNEL_SETS)
+  qkgeom_add_kernel_sets(qkgeom_compiled qkgeom_kernels SETS ${QKGEOM_INSTRUCTION_SETS}
+    SOURCES "${PROJECT_SOURCE_DIR}/.cmake/kernel_set.cpp" LIBRARIES qkgeom)
+endif()
 
 # qkgeom::io and qkgeom::report: the rooms that are no mathematics, a header and a .cpp beside it. Only they need
 # nlohmann-json and xtensor. They are compiled as any user of the headers is, so that who links them may still have the

@@ -10,6 +10,7 @@
 #include "capture/job/plan.hpp"
 #include "capture/job/protocol.hpp"
 #include "capture/model/head_list.hpp"
+#include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/whole_number.hpp"
 
 namespace qkgeom {
@@ -158,7 +159,8 @@ device_choice interpret_common(const raw_options& raw, const capture_options& op
 /// Parses the command line; prints --help and --version and returns false after them.
 bool parsed(CLI::App& app, int argc, const char* const* argv) {
   require_whole_numbers(app);
-  app.set_version_flag("--version", app.get_name() + " " + QKGEOM_VERSION, "print the version and exit");
+  app.set_version_flag("--version", app.get_name() + " " + QKGEOM_VERSION + ", kernels for " + cpu_context::kernels(),
+                       "print the version and exit");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -11,6 +11,7 @@
 #include "capture/job/estimate.hpp"
 #include "capture/job/reference.hpp"
 #include "capture/on_cpu.hpp"
+#include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/capture_check.hpp"
 #include "qkgeom/io/program.hpp"
 
@@ -42,7 +43,7 @@ void print(const capture_summary& s, const std::string& out, const std::string& 
       s.documents, s.tokens, s.seconds, static_cast<double>(s.tokens) / s.seconds, s.rows, s.shards,
       static_cast<double>(s.bytes) / 1e6, peak_memory() / 1e6);
   fmt::print("rotary embedding: {}\n", s.rope);
-  if (!products.empty()) fmt::print("products in {}\n", products);
+  if (!products.empty()) fmt::print("products in {}, kernels for {}\n", products, cpu_context::kernels());
   if (s.loss_tokens > 0) fmt::print("loss {:.4f} nats per token over {:.0f} tokens\n", s.loss, s.loss_tokens);
   if (s.last_loss_tokens > 0)
     fmt::print("loss {:.4f} over the last fifth of the context, {:.0f} tokens\n", s.last_loss, s.last_loss_tokens);
@@ -140,8 +141,10 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  qkgeom::set_blas_environment(argv);
   int status = 0;
-  const int failed = qkgeom::run_program("qkgeom capture", [&] { status = run(argc, argv); });
+  const int failed = qkgeom::run_program("qkgeom capture", [&] {
+    qkgeom::set_blas_environment(argv);
+    status = run(argc, argv);
+  });
   return failed != 0 ? failed : status;
 }

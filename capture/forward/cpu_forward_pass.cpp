@@ -6,6 +6,7 @@
 
 #include "capture/forward/cpu_device.hpp"
 #include "capture/forward/decoder.hpp"
+#include "qkgeom/core/instruction_set.hpp"
 
 namespace qkgeom {
 namespace {
@@ -57,14 +58,44 @@ class pass_of : public forward_pass {
   std::vector<float> chosen_q_, chosen_k_;
 };
 
+std::unique_ptr<forward_pass> pass_here(const decoder_description& description, const checkpoint& model,
+                                        compute_type type, index_t last_layer, thread_pool& pool,
+                                        attention_kernel kernel) {
+  if (type == compute_type::bf16)
+    return std::make_unique<pass_of<device_kernels::wide_bf16>>(description, model, last_layer, pool, kernel);
+  return std::make_unique<pass_of<float>>(description, model, last_layer, pool, kernel);
+}
+
 }  // namespace
+}  // namespace qkgeom
+
+#if defined(QKGEOM_KERNEL_SET)
+extern "C" qkgeom::forward_pass* QKGEOM_KERNEL_SET(const qkgeom::decoder_description& description,
+                                                   const qkgeom::checkpoint& model, qkgeom::compute_type type,
+                                                   qkgeom::index_t last_layer, qkgeom::thread_pool& pool,
+                                                   qkgeom::attention_kernel kernel) {
+  return qkgeom::pass_here(description, model, type, last_layer, pool, kernel).release();
+}
+#else
+#if defined(QKGEOM_KERNEL_SETS)
+using pass_maker = qkgeom::forward_pass*(const qkgeom::decoder_description&, const qkgeom::checkpoint&,
+                                         qkgeom::compute_type, qkgeom::index_t, qkgeom::thread_pool&,
+                                         qkgeom::attention_kernel);
+extern "C" pass_maker qkgeom_forward_v3, qkgeom_forward_v4;
+#endif
+
+namespace qkgeom {
 
 std::unique_ptr<forward_pass> cpu_forward_pass(const decoder_description& description, const checkpoint& model,
                                                compute_type type, index_t last_layer, thread_pool& pool,
                                                attention_kernel kernel) {
-  if (type == compute_type::bf16)
-    return std::make_unique<pass_of<device_kernels::wide_bf16>>(description, model, last_layer, pool, kernel);
-  return std::make_unique<pass_of<float>>(description, model, last_layer, pool, kernel);
+#if defined(QKGEOM_KERNEL_SETS)
+  if (const auto set = used_instruction_set(); set > instruction_set::v2) {
+    const auto make = set == instruction_set::v3 ? qkgeom_forward_v3 : qkgeom_forward_v4;
+    return std::unique_ptr<forward_pass>(make(description, model, type, last_layer, pool, kernel));
+  }
+#endif
+  return pass_here(description, model, type, last_layer, pool, kernel);
 }
 
 forward_pass_factory cpu_forward_pass() {
@@ -73,3 +104,4 @@ forward_pass_factory cpu_forward_pass() {
 }
 
 }  // namespace qkgeom
+#endif

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/whole_number.hpp"
@@ -49,7 +50,8 @@ option command_line::get_option(const std::string& name) { return app_->get_opti
 bool command_line::parse(const std::string& name, int argc, char** argv) {
   app_->name(name);
   require_whole_numbers(*app_);
-  app_->set_version_flag("--version", name + " of qkgeom " + QKGEOM_VERSION, "Print the version and exit");
+  app_->set_version_flag("--version", name + " of qkgeom " + QKGEOM_VERSION + ", kernels for " + cpu_context::kernels(),
+                         "Print the version and exit");
   try {
     app_->parse(argc, argv);
     return true;

@@ -17,7 +17,7 @@ while read -r name; do grep -q "^  $name " "$work/help" || bad "$name is not in 
 "$qkgeom" pca --help >"$work/direct"
 "$qkgeom" help pca | cmp - "$work/direct" || bad "qkgeom help pca"
 grep -q 'CAPTURE' "$work/direct" || bad "qkgeom pca --help: $(cat "$work/direct")"
-[[ $("$qkgeom" pca --version) == *" $("$qkgeom" --version)" ]] || bad "two versions"
+[[ $("$qkgeom" pca --version) == *" $("$qkgeom" --version), kernels for "* ]] || bad "two versions"
 refused "qkgeom pca: " pca "$work/none" --out "$work/out"
 refused "there is no command haeds; did you mean heads?" haeds
 refused "there is no command plastisity; did you mean plasticity?" plastisity "$work"

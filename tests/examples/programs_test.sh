@@ -116,7 +116,7 @@ run heads --help
 [[ -s $work/stdout ]] || bad "heads --help says nothing"
 for program in heads pca report thesis; do
   run "$program" --version
-  grep -qxE "qkgeom $program of qkgeom [0-9]+\.[0-9]+\.[0-9]+" "$work/stdout" || bad "$program --version: $(cat "$work/stdout")"
+  grep -qxE "qkgeom $program of qkgeom [0-9]+\.[0-9]+\.[0-9]+, kernels for (AVX|SSE|the least).*" "$work/stdout" || bad "$program --version: $(cat "$work/stdout")"
 done
 for arguments in --help "$data/long-f32.safetensors --out $work/full"; do
   status=0

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "qkgeom/core/error.hpp"
+#include "qkgeom/core/instruction_set.hpp"
 
 namespace qkgeom {
 
@@ -71,11 +72,12 @@ void set_blas_environment(char** argv) {
   bool changed = value(threads) != "1" && ::setenv(threads, "1", 1) == 0;
 #if defined(__x86_64__)
   constexpr const char* kernels = "OPENBLAS_CORETYPE";
-  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   const std::string_view chosen = openblas_get_corename();
-  if (avx512 && value(kernels).empty() && (chosen == "Haswell" || chosen == "Zen"))
-    changed |= ::setenv(kernels, "SKYLAKEX", 1) == 0;
+  const auto take = [&](const char* name) { changed |= value(kernels).empty() && ::setenv(kernels, name, 1) == 0; };
+  if (const auto used = used_instruction_set(); used < best_instruction_set())
+    take(used == instruction_set::v2 ? "NEHALEM" : used == instruction_set::v3 ? "HASWELL" : "SKYLAKEX");
+  else if (used >= instruction_set::v4 && (chosen == "Haswell" || chosen == "Zen"))
+    take("SKYLAKEX");
 #endif
   if (changed) ::execv("/proc/self/exe", argv);  // returns only on failure; then the program goes on unchanged
 }

@@ -6,6 +6,7 @@
 
 #include "capture/forward/products/tiles.hpp"
 #include "qkgeom/core/error.hpp"
+#include "qkgeom/core/instruction_set.hpp"
 
 namespace qkgeom {
 namespace {
@@ -31,10 +32,7 @@ void pack_rows(index_t first, index_t count, index_t in, const float* rows, floa
 #if defined(QKGEOM_HAS_TILES)
 #define QKGEOM_PANEL_TARGET __attribute__((target("avx512f")))
 
-bool panels_available() {
-  static const bool available = __builtin_cpu_supports("avx512f");
-  return available;
-}
+bool panels_available() { return used_instruction_set() >= instruction_set::v4; }
 
 namespace {
 

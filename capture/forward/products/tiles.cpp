@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "capture/forward/products/tiles.hpp"
 
+#include "qkgeom/core/instruction_set.hpp"
+
 #if defined(QKGEOM_HAS_TILES)
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -18,9 +20,7 @@ tile_unit unit_of_cpu() {
   constexpr unsigned amx_products = 1u << 22, tiles = 1u << 24, bf16_products = 1u << 5;
   const bool amx = (d & amx_products) && (d & tiles);
   if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & bf16_products)) return tile_unit::none;
-  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
-      !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
-    return tile_unit::none;
+  if (used_instruction_set() < instruction_set::v4) return tile_unit::none;
   return amx ? tile_unit::amx : tile_unit::avx512;
 }
 

@@ -26,6 +26,8 @@ class cpu_context {
   explicit cpu_context(const cpu_options& options = {}) : pool_(std::make_unique<thread_pool>(options.threads)) {}
 
   int threads() const { return pool_->size(); }
+  /// Returns the instruction set of the kernels that run, for example "AVX2" (core/instruction_set.hpp).
+  static const char* kernels() { return cpu::kernels().name; }
   thread_pool& pool() { return *pool_; }
 
   /// Calls f(i) for i in [0, n), in parallel.
@@ -47,7 +49,7 @@ class cpu_context {
   std::vector<side_moments> moments(const char* side, const tensor_view<const T>& x,
                                     const vector_view<const std::int32_t>& position,
                                     const std::vector<std::int32_t>& bucket, index_t buckets, scatter_kind per_bucket) {
-    return cpu::moments(*pool_, side, cpu::widened(x), position, bucket, buckets, per_bucket);
+    return cpu::kernels().moments(*pool_, side, cpu::widened(x), position, bucket, buckets, per_bucket);
   }
 
   /// Returns eigenvalues (descending) and eigenvectors of symmetric (d, d) matrices. Throws if an entry is not finite.
@@ -67,8 +69,8 @@ class cpu_context {
   template <class T>
   std::vector<pair_sums> gaussian_pairs(const tensor_view<const T>& k, const keys_by_document& groups,
                                         const std::vector<pair_problem>& problems, const pair_request& request) {
-    return cpu::gaussian_pairs(*pool_, *memory_, request.precision.value_or(usual_precision<T>), cpu::widened(k),
-                               groups, problems, request);
+    return cpu::kernels().gaussian_pairs(*pool_, *memory_, request.precision.value_or(usual_precision<T>),
+                                         cpu::widened(k), groups, problems, request);
   }
 
   /// Sums over all pairs of keys under observed queries, one result per problem. q is (n_q, query heads, d), k (n, key
@@ -78,8 +80,8 @@ class cpu_context {
   std::vector<pair_sums> empirical_pairs(const tensor_view<const T>& q, const tensor_view<const T>& k,
                                          const keys_by_document& groups, const std::vector<empirical_problem>& problems,
                                          std::optional<pair_precision> precision = {}) {
-    return cpu::empirical_pairs(*pool_, precision.value_or(usual_precision<T>), cpu::widened(q), cpu::widened(k),
-                                groups, problems);
+    return cpu::kernels().empirical_pairs(*pool_, precision.value_or(usual_precision<T>), cpu::widened(q),
+                                          cpu::widened(k), groups, problems);
   }
 
   /// Rotates row i of x (n, heads, d), which stood at position from[i], to position to[i] and writes it to y (n, heads,
@@ -95,7 +97,7 @@ class cpu_context {
 
  private:
   std::unique_ptr<thread_pool> pool_;
-  std::shared_ptr<cpu::pair_memory> memory_ = cpu::make_pair_memory();
+  std::shared_ptr<cpu::pair_memory> memory_ = cpu::kernels().make_pair_memory();
 };
 
 }  // namespace qkgeom

@@ -10,6 +10,7 @@
 #include "qkgeom/context/context.hpp"
 #include "qkgeom/geometry/head_class.hpp"
 #include "qkgeom/linalg/dense.hpp"
+#include "qkgeom/linalg/symmetric.hpp"
 #include "qkgeom/stats/moments.hpp"
 
 namespace qkgeom {
@@ -46,7 +47,7 @@ inline double rounding_floor(const row_moments& m) {
 
 inline std::vector<double> correlations_with_position(const row_moments& side, const std::vector<double>& components) {
   const auto d = side.mean.size();
-  const auto variance = dense::quadratic_rows(side.xx, components, d);
+  const auto variance = linalg::quadratic_rows(side.xx, components, d);
   const double floor = rounding_floor(side);
   std::vector<double> r(d);
   for (std::size_t j = 0; j < d; ++j) {

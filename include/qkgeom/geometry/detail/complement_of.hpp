@@ -17,6 +17,7 @@
 #include "qkgeom/geometry/complement.hpp"
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/linalg/dense.hpp"
+#include "qkgeom/linalg/symmetric.hpp"
 
 namespace qkgeom::detail {
 
@@ -91,8 +92,8 @@ QKGEOM_INLINE complement_result complement_of(const moments_ref& head, const row
   double left = 0;
   for (; kept < d && system.values[kept] > floor; ++kept) left += system.values[kept];
   complement_result result{all > 0 ? left / all : 0.0, std::vector<complement_plane>(kept / 2)};
-  const auto q = dense::quadratic_rows(head.q->total.xx, system.vectors, d);
-  const auto k = dense::quadratic_rows(head.k->total.xx, system.vectors, d);
+  const auto q = linalg::quadratic_rows(head.q->total.xx, system.vectors, d);
+  const auto k = linalg::quadratic_rows(head.k->total.xx, system.vectors, d);
   const double all_q = dense::trace(head.q->total.xx, d), all_k = dense::trace(head.k->total.xx, d);
   for (std::size_t p = 0; p < result.planes.size(); ++p) {
     auto& plane = result.planes[p];

@@ -59,7 +59,7 @@ inline double largest_value(thread_pool& pool, const wide_tensor& x) {
     for (index_t i = task * block; i < std::min(x.first.rows, (task + 1) * block); ++i)
       for (index_t h = 0; h < x.heads; ++h) {
         const auto rows = x.head(h);
-        if (rows.bf16) {
+        if (rows.type == dtype::bf16) {
           narrow.add(rows.data + i * rows.row_bytes, rows.cols);
         } else {
           rows.read(i, wide.data());

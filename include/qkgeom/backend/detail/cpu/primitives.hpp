@@ -9,27 +9,37 @@
 #include "qkgeom/context/row_moments.hpp"
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/core/thread_pool.hpp"
+#include "qkgeom/linalg/symmetric.hpp"
 
-/// The primitives of cpu_context that take long to compile: once, since their element types are erased.
 namespace qkgeom::cpu {
-
-QKGEOM_INLINE std::vector<side_moments> moments(thread_pool& pool, const char* side, const wide_tensor& x,
-                                                const vector_view<const std::int32_t>& position,
-                                                const std::vector<std::int32_t>& bucket, index_t buckets,
-                                                scatter_kind per_bucket);
 
 /// Memory that pair sums keep between calls.
 struct pair_memory;
-QKGEOM_INLINE std::shared_ptr<pair_memory> make_pair_memory();
 
-QKGEOM_INLINE std::vector<pair_sums> gaussian_pairs(thread_pool& pool, pair_memory& memory, pair_precision precision,
-                                                    const wide_tensor& k, const keys_by_document& groups,
-                                                    const std::vector<pair_problem>& problems,
-                                                    const pair_request& request);
+/// The heavy functions of the CPU, compiled for one instruction set: they take erased element types, so each is
+/// compiled once per set.
+struct kernel_set {
+  const char* name;  ///< the instruction set, for example "x86-64-v4"
 
-QKGEOM_INLINE std::vector<pair_sums> empirical_pairs(thread_pool& pool, pair_precision precision, const wide_tensor& q,
-                                                     const wide_tensor& k, const keys_by_document& groups,
-                                                     const std::vector<empirical_problem>& problems);
+  std::vector<side_moments> (*moments)(thread_pool& pool, const char* side, const wide_tensor& x,
+                                       const vector_view<const std::int32_t>& position,
+                                       const std::vector<std::int32_t>& bucket, index_t buckets,
+                                       scatter_kind per_bucket);
+  std::shared_ptr<pair_memory> (*make_pair_memory)();
+  std::vector<pair_sums> (*gaussian_pairs)(thread_pool& pool, pair_memory& memory, pair_precision precision,
+                                           const wide_tensor& k, const keys_by_document& groups,
+                                           const std::vector<pair_problem>& problems, const pair_request& request);
+  std::vector<pair_sums> (*empirical_pairs)(thread_pool& pool, pair_precision precision, const wide_tensor& q,
+                                            const wide_tensor& k, const keys_by_document& groups,
+                                            const std::vector<empirical_problem>& problems);
+  eigen_system (*symmetric_eigen)(const std::vector<double>& matrix, index_t d);
+  semidefinite_root (*semidefinite_factor)(const std::vector<double>& matrix, index_t d);
+  std::vector<double> (*quadratic_rows)(const std::vector<double>& m, const std::vector<double>& v, std::size_t d);
+};
+
+/// Returns the kernels that run here: those compiled with this unit or, in a build that holds several sets, the set
+/// that `instruction_set()` names.
+QKGEOM_INLINE const kernel_set& kernels();
 
 }  // namespace qkgeom::cpu
 

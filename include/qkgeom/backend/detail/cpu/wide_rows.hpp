@@ -11,37 +11,6 @@
 
 namespace qkgeom::cpu {
 
-/// Rows of one head, widened to f64 when read. A function pointer stands for the element type, so kernels are compiled
-/// once for all types.
-struct wide_rows {
-  const char* data = nullptr;
-  index_t rows = 0, cols = 0;
-  index_t row_bytes = 0, width_bytes = 0;  ///< from row to row; of one row's values
-  void (*widen_row)(const char*, index_t, double*) = nullptr;
-  /// Writes a row as bf16; returns false if a value is not exactly a bf16.
-  bool (*narrow_row)(const char*, index_t, std::uint16_t*) = nullptr;
-  bool bf16 = false;  ///< whether values are stored as bf16
-
-  void read(index_t row, double* out) const { widen_row(data + row * row_bytes, cols, out); }
-  bool read_bf16(index_t row, std::uint16_t* out) const { return narrow_row(data + row * row_bytes, cols, out); }
-  /// Fetches a row into the cache: rows of one head lie too far apart for the hardware's prefetcher.
-  void prefetch(index_t row) const {
-    for (index_t b = 0; b < width_bytes; b += 64) __builtin_prefetch(data + row * row_bytes + b);
-  }
-};
-
-/// Heads of a layer, each as `wide_rows`.
-struct wide_tensor {
-  wide_rows first;
-  index_t heads = 0, head_bytes = 0;
-
-  wide_rows head(index_t h) const {
-    wide_rows r = first;
-    r.data += h * head_bytes;
-    return r;
-  }
-};
-
 /// Stores n values as bf16; returns false if one is not exactly a bf16.
 template <class T>
 bool narrow(const T* from, index_t n, std::uint16_t* to) {
@@ -71,17 +40,48 @@ bool narrow(const T* from, index_t n, std::uint16_t* to) {
   return rest == 0;
 }
 
+/// Rows of one head, widened to f64 when read. The element type is a value, so kernels are compiled once for all types.
+struct wide_rows {
+  const char* data = nullptr;
+  dtype type = dtype::f32;
+  index_t rows = 0, cols = 0;
+  index_t row_bytes = 0, width_bytes = 0;  ///< from row to row; of one row's values
+
+  void read(index_t row, double* out) const {
+    visit_element_type(type, [&]<class T> { widen(at<T>(row), cols, out); });
+  }
+  /// Writes a row as bf16; returns false if a value is not exactly a bf16.
+  bool read_bf16(index_t row, std::uint16_t* out) const {
+    return visit_element_type(type, [&]<class T> { return narrow(at<T>(row), cols, out); });
+  }
+  /// Fetches a row into the cache: rows of one head lie too far apart for the hardware's prefetcher.
+  void prefetch(index_t row) const {
+    for (index_t b = 0; b < width_bytes; b += 64) __builtin_prefetch(data + row * row_bytes + b);
+  }
+
+ private:
+  template <class T>
+  const T* at(index_t row) const {
+    return reinterpret_cast<const T*>(data + row * row_bytes);
+  }
+};
+
+/// Heads of a layer, each as `wide_rows`.
+struct wide_tensor {
+  wide_rows first;
+  index_t heads = 0, head_bytes = 0;
+
+  wide_rows head(index_t h) const {
+    wide_rows r = first;
+    r.data += h * head_bytes;
+    return r;
+  }
+};
+
 template <class T>
 wide_tensor widened(const tensor_view<const T>& x) {
   constexpr auto size = static_cast<index_t>(sizeof(T));
-  const auto widen_row = [](const char* row, index_t n, double* out) {
-    widen(reinterpret_cast<const T*>(row), n, out);
-  };
-  const auto narrow_row = [](const char* row, index_t n, std::uint16_t* out) {
-    return narrow(reinterpret_cast<const T*>(row), n, out);
-  };
-  return {{reinterpret_cast<const char*>(x.data), x.rows, x.dim, x.row_stride * size, x.dim * size, widen_row,
-           narrow_row, std::is_same_v<T, qkgeom::bf16>},
+  return {{reinterpret_cast<const char*>(x.data), dtype_of<T>(), x.rows, x.dim, x.row_stride * size, x.dim * size},
           x.heads,
           x.head_stride * size};
 }
