@@ -23,7 +23,7 @@ rm -f "$out"/qkgeom-*.{whl,tar.gz}
 read -ra asked <<<"${PYTHONS:-python3.10 python3.11 python3.12 python3.13}"
 pythons=()
 for python in "${asked[@]}"; do
-  if command -v "$python" >/dev/null; then pythons+=("$python"); else echo "left out: $python is not here"; fi
+  if "$python" -c '' 2>/dev/null; then pythons+=("$python"); else echo "left out: $python is not here"; fi
 done
 ((${#pythons[@]})) || { echo "wheels.sh: no Python to make a wheel for" >&2; exit 2; }
 "${pythons[0]}" -m venv "$scratch/tools"
@@ -55,7 +55,7 @@ licences() {
 make() {
   local folder=$scratch/$2
   "$1" -m venv "$folder/env"
-  "$folder/env/bin/pip" wheel -q --no-deps -C build-dir="$scratch/build/$2" -w "$folder/raw" "$scratch/source"
+  "$folder/env/bin/pip" wheel -q --no-deps --config-settings=build-dir="$scratch/build/$2" -w "$folder/raw" "$scratch/source"
   PATH=$tools:$PATH auditwheel repair -w "$folder/repaired" "$folder"/raw/*.whl
   "$tools/wheel" unpack -d "$folder/open" "$folder"/repaired/*.whl
   licences "$folder"/open/qkgeom-*/qkgeom-*.dist-info/licenses "$folder"/open/qkgeom-*
@@ -105,5 +105,6 @@ for python in "${pythons[@]}"; do
   fi
   start=$SECONDS
   try "$python" "$out/$(basename "$wheel")"
+  : >"$log"
   echo "  works with $python ($((SECONDS - start)) s)"
 done
