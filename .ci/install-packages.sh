@@ -9,7 +9,7 @@ build=(cmake ninja-build g++ pkg-config libeigen3-dev 'libboost-dev|libboost1.74
        libxtensor-dev nlohmann-json3-dev libcli11-dev libfmt-dev libicu-dev
        'libopenblas-dev|libopenblas-pthread-dev|libopenblas-serial-dev')
 demo=("${build[@]}" 'gnuplot-nox|gnuplot-qt|gnuplot-x11')
-tests=("${demo[@]}" libgtest-dev libgmock-dev libbenchmark-dev librandom123-dev libthrust-dev libopenmpi-dev openmpi-bin ccache 'clang-14|clang' python3 python3-venv python3-dev doxygen)
+tests=("${demo[@]}" libgtest-dev libgmock-dev libbenchmark-dev librandom123-dev libthrust-dev libopenmpi-dev openmpi-bin ccache 'clang-14|clang' 'libc++-14-dev|libc++-dev' 'libc++abi-14-dev|libc++abi-dev' python3 python3-venv python3-dev doxygen)
 
 case ${1-} in
   demo) wanted=("${demo[@]}") ;;

@@ -17,6 +17,7 @@ add_library(qkgeom INTERFACE)
 add_library(qkgeom::qkgeom ALIAS qkgeom)
 if(NOT PROJECT_IS_TOP_LEVEL)
   set(_system SYSTEM)   # a consumer's warnings are about his own code
+  set(_silent -w)
 endif()
 target_include_directories(qkgeom ${_system} INTERFACE
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
@@ -61,6 +62,7 @@ endif()
 foreach(_name IN LISTS _qkgeom_archives)
   add_library(qkgeom::${_name} ALIAS qkgeom_${_name})
   target_link_libraries(qkgeom_${_name} PRIVATE $<BUILD_INTERFACE:$<TARGET_NAME_IF_EXISTS:qkgeom_warnings>>)
+  target_compile_options(qkgeom_${_name} PRIVATE ${_silent})
   # A consumer's own Eigen may allocate with another alignment (-march): the two must not share functions.
   target_compile_definitions(qkgeom_${_name} PRIVATE Eigen=qkgeom_eigen)
   set_target_properties(qkgeom_${_name} PROPERTIES EXPORT_NAME ${_name}

@@ -22,7 +22,7 @@ command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache
 cmake --preset release >"$scratch/configure.log" 2>&1 || { cat "$scratch/configure.log" >&2; exit 1; }
 cmake --build --preset release --target analyse_call >&2
 "$python" -m pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps --no-index -w "$scratch/wheel" \
-  -C build-dir="$root/build/bench-python" examples/python >&2
+  -C build-dir="$root/build/bench-python" -C cmake.define.QKGEOM_PYTHON_PROGRAMS=OFF examples/python >&2
 "$python" -m pip install -q --disable-pip-version-check --no-deps --no-index --target "$scratch/site" "$scratch"/wheel/*.whl >&2
 export PYTHONPATH=$scratch/site OMP_WAIT_POLICY=passive
 

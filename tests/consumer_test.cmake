@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 # cmake -DBUILD=.. -DSOURCE=.. -DWORK=.. -DCOMPILER=.. -DGENERATOR=.. -DFLAGS=.. -DPROGRAMS=.. [-DMORE=..] [-DPROJECT=..]
 #   -P consumer_test.cmake
-# Installs the library, and builds and runs an outside project. With PROJECT, the folder of this project, all of it is
+# Installs the library, and builds and runs an outside project; one that MORE tells of the sources (-DQKGEOM_AS=..) uses no
+# installed library. With PROJECT, the folder of this project, all of it is
 # installed as after examples/demo.sh: from the preset `native`, of which only some programs were built. BUILD's programs
 # stand for them, so that nothing is compiled.
 function(run)
@@ -12,7 +13,8 @@ function(run)
 endfunction()
 
 file(REMOVE_RECURSE "${WORK}")
-if(NOT PROJECT)
+if(MORE MATCHES "-DQKGEOM_AS=")
+elseif(NOT PROJECT)
   run("${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${WORK}/prefix" --component qkgeom_library)
   # A consumer's Eigen, compiled for another CPU, must not meet the archives'.
   file(GLOB archives "${WORK}/prefix/lib*/libqkgeom_*.a" "${WORK}/prefix/lib*/*/libqkgeom_*.a")

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <iostream>
 #include <optional>
 #include <string>
 
@@ -123,7 +124,12 @@ int run_main(int argc, char** argv, command_line& app, arguments& a, const std::
     require_no_other_process();
     std::optional<made_folder> out;
     if (!a.out.empty()) {
-      if (a.figures) require_gnuplot();
+      if (a.figures && !has_gnuplot()) {
+        a.figures = false;
+        std::cerr << name
+                  << ": gnuplot is not installed, so the figures are left out (Debian: apt install gnuplot-nox; "
+                  << "the Python package draws those of a report with matplotlib)\n";
+      }
       out.emplace(a.out);
       // Fails before the analysis if nothing can be written there; the file vanishes at once.
       const atomic_file trial(a.out / (".qkgeom-" + std::to_string(::getpid())));

@@ -74,6 +74,7 @@ std::string figure_html(const page_figure& figure) {
 }
 
 std::string figures_html(const std::vector<page_figure>& figures, const fixed_scales& scales) {
+  if (figures.empty()) return "<p>None: gnuplot was not installed where this page was made.</p>\n";
   const auto both = [](double limit) { return "-" + number_text(limit) + " to " + number_text(limit); };
   std::string s =
       "<p>Colours mean the same in every report with these limits: correlations -1 to 1; bias × context in logits " +

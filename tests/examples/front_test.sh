@@ -30,6 +30,14 @@ cp "$qkgeom" "$work/bin"
 [[ -z $("$work/bin/qkgeom" --commands) ]] || bad "commands that are not built"
 QKGEOM_BIN=$work/bin refused "a whole build makes it" heads
 
+# The program that holds all of them gives the same.
+all=$QKGEOM_BIN/../examples/all/qkgeom
+diff <("$all") "$work/help" && diff <("$all" --commands | sort) "$work/commands" || bad "the program of all commands lacks some"
+while read -r name; do
+  diff <("$all" "$name" --help) <("$qkgeom" "$name" --help) || bad "$name --help of the program of all commands"
+done <"$work/commands"
+QKGEOM_BIN=$(dirname "$all") refused "qkgeom pca: " pca "$work/none" --out "$work/out"
+
 # Bash completes commands and options.
 source "$QKGEOM_SOURCE/examples/qkgeom/completion.bash"
 completed() { # WORDS...: what the last one may become

@@ -154,8 +154,12 @@ refused short.safetensors heads "$work/short.safetensors" --out "$work/x"
 echo "no capture" >"$work/text.safetensors"
 refused text.safetensors heads "$work/text.safetensors" --out "$work/x"
 
-# Tables alone need no gnuplot and are the same.
+# Tables alone need no gnuplot and are the same; without one the figures are left out, which is said.
+PATH=/nowhere run heads "$data/long-f32.safetensors" --out "$work/undrawn"
+grep -q '^qkgeom heads: gnuplot is not installed, so the figures are left out' "$work/stderr" || bad "no word on figures without gnuplot"
 PATH=/nowhere run heads "$data/long-f32.safetensors" --no-figures --out "$work/tables"
+grep gnuplot "$work/stderr" && bad "--no-figures speaks of gnuplot"
+diff -r "$work/undrawn" "$work/tables" || bad "without gnuplot other tables than with --no-figures"
 wrote "$work/tables" $(cd "$work/long-f32" && ls *.csv)
 for table in "$work"/tables/*.csv; do cmp "$table" "$work/long-f32/$(basename "$table")" || bad "--no-figures changes $table"; done
 
@@ -177,5 +181,4 @@ header=$(od -An -t u8 -N 8 "$data/long-f32.safetensors")
 cp "$data/long-f32.safetensors" "$work/nan.safetensors"
 printf '\377\377\377\177' | dd of="$work/nan.safetensors" bs=1 seek=$((8 + header + 7 * 2 * 32 * 4)) conv=notrunc 2>/dev/null
 refused "layer.0.k row 7" heads "$work/nan.safetensors" --out "$work/x"
-program_path=/nowhere refused "gnuplot is not installed" heads "$work/nan.safetensors" --out "$work/x"   # before it reads rows
 PATH=/nowhere run plasticity "$data/long-f32.safetensors" --out "$work/preset" --preset attention-plasticity   # draws nothing

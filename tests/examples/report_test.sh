@@ -39,6 +39,10 @@ for words in 'qkgeom</dt><dd>version ' '<dd>full; ' '<dd>8 of 64 tokens' 'sample
   grep -qF -- "$words" "$work/settings/report.html" || bad "the notes do not say '$words'"
 done
 
+PATH=/nowhere run report "$data/short-bf16.safetensors" --out "$work/undrawn"
+grep -q 'None: gnuplot was not installed' "$work/undrawn/report.html" || bad "a page without figures does not say why"
+[[ -z $(find "$work/undrawn" -name '*.svg') ]] || bad "figures without gnuplot"
+
 # Names from a capture appear as text, even if they look like markup. A single file holds its manifest in its header.
 cat >"$work/rename.py" <<'END'
 import json, struct, sys

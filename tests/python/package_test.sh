@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Builds examples/python into this folder with pip, and checks it: arrays, processes, calls, tables, figures and page, captures, the
-# monitor, stubs; and its source distribution.
+# monitor, stubs, the console script; and its source distribution.
 # Needs python3 with numpy, pyarrow, nanobind, scikit-build-core and mypy:
 # $QKGEOM_PYTHON, the one that tests/run.sh makes in build/python, or the one on the path; skipped if there is none.
 # Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
@@ -15,7 +15,7 @@ fi
 
 command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$QKGEOM_SOURCE CCACHE_NOHASHDIR=1
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-2} PYTHONDONTWRITEBYTECODE=1
-rm -rf site with-device prefix copied tree apart whole brought alone
+rm -rf site with-device prefix copied tree apart whole complete brought alone
 cmake --install "$QKGEOM_BIN/.." --component qkgeom_library --prefix "$PWD/prefix" >install.log 2>&1 || { cat install.log; exit 1; }
 # -Og, as the tests are: there is little data. The bodies that are compiled already are linked.
 "$python" -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps --no-index --target "$PWD/site" \
@@ -35,29 +35,41 @@ configured() { # NAME FOLDER SENTENCE ARGUMENTS...: in $PWD/NAME; compiles a uni
 }
 cp -r "$QKGEOM_SOURCE/examples/python" copied
 configured apart copied "qkgeom: the installed package .* of $PWD/prefix" -DCMAKE_PREFIX_PATH="$PWD/prefix"
-configured tree "$QKGEOM_SOURCE/examples/python" "qkgeom: the sources of $QKGEOM_SOURCE/"
-# A source distribution brings the sources along, with the license.
-mkdir -p whole/examples
-cp -r "$QKGEOM_SOURCE"/{CMakeLists.txt,LICENSE,.cmake,include} whole/
-cp -r "$QKGEOM_SOURCE"/examples/{common,report,python} whole/examples/
+configured tree "$QKGEOM_SOURCE/examples/python" "qkgeom: the sources of $QKGEOM_SOURCE/" -DQKGEOM_PYTHON_PROGRAMS=OFF
+# A source distribution brings the sources along, with the license: all that the programs are built from.
+mkdir whole
+tar c -C "$QKGEOM_SOURCE" --exclude=examples/data --exclude=__pycache__ CMakeLists.txt LICENSE .cmake include capture examples | tar x -C whole
+cp -r whole complete
 (cd whole/examples/python && "$python" -c 'import scikit_build_core.build as b, sys; b.build_sdist(sys.argv[1])' "$OLDPWD/brought") >sdist.log 2>&1 &&
   tar xzf brought/qkgeom-*.tar.gz -C brought && rm -r whole || { cat sdist.log; failures=$((failures + 1)); }
+rm -r complete/examples/python
+diff -r complete brought/qkgeom-*/tree || { echo "FAILED: the source distribution is not complete"; failures=$((failures + 1)); }
 configured alone "$(echo "$PWD"/brought/qkgeom-*/)" "qkgeom: the sources of $PWD/brought/qkgeom-.*/tree"
+ninja -C alone -t commands all | grep -q 'examples/all/qkgeom ' || { echo "FAILED: it builds no programs"; failures=$((failures + 1)); }
 cmp -s "$QKGEOM_SOURCE/LICENSE" site/qkgeom-*.dist-info/licenses/LICENSE || { echo "FAILED: the package has no LICENSE"; failures=$((failures + 1)); }
 # What is missing is said at once, with the packages that have it.
 rm -rf incomplete
 CXX=/nowhere/c++ cmake -S "$QKGEOM_SOURCE/examples/python" -B incomplete -DCMAKE_IGNORE_PREFIX_PATH=/usr -DPython_EXECUTABLE="$python" \
   >incomplete.log 2>&1
-grep -q "sudo apt install g++ .*libeigen3-dev libboost-dev nlohmann-json3-dev libxtensor-dev" incomplete.log ||
+grep -q "sudo apt install g++ .*libeigen3-dev libboost-dev nlohmann-json3-dev libxtensor-dev libcli11-dev libfmt-dev libicu-dev libopenblas-dev$" incomplete.log ||
   { cat incomplete.log; echo "FAILED: a build without its packages does not list them"; failures=$((failures + 1)); }
 check() { # FILE ARGUMENTS...
   "$python" "$QKGEOM_SOURCE/tests/python/$1" "${@:2}" || { echo "FAILED: $1"; failures=$((failures + 1)); }
 }
 golden=$QKGEOM_SOURCE/tests/data/golden
 data=$QKGEOM_SOURCE/examples/data/kjv-smollm3
-rm -rf statistics
+rm -rf statistics by-script
 "$QKGEOM_BIN/qkgeom" capture --model "$data/stage1-step-40" --jsonl "$data/heldout.jsonl" --examples 3 --max-length 256 \
   --heads all --softmax --loss --out statistics >capture.log 2>&1 || { cat capture.log; failures=$((failures + 1)); }
+# The console script runs the program of a wheel, where the package has it.
+status=0
+"$python" site/bin/qkgeom --help 2>script.log || status=$?
+[[ $status == 2 ]] && grep -q 'has no programs' script.log || { cat script.log; echo "FAILED: a package without programs"; failures=$((failures + 1)); }
+ln -s "$QKGEOM_BIN/../examples/all" site/qkgeom/bin
+"$python" site/bin/qkgeom capture --model "$data/stage1-step-40" --jsonl "$data/heldout.jsonl" --examples 3 --max-length 256 \
+  --heads all --softmax --loss --out by-script >capture.log 2>&1 && diff -r statistics by-script &&
+  diff <("$python" -m qkgeom --commands) <("$QKGEOM_BIN/qkgeom" --commands) ||
+  { cat capture.log; echo "FAILED: the console script"; failures=$((failures + 1)); }
 for capture in "$golden/short-bf16.safetensors" "$golden/long-f32.safetensors" statistics; do
   name=$(basename "$capture" .safetensors)
   "$QKGEOM_BIN/qkgeom" heads "$capture" --out "heads-$name" >/dev/null 2>heads.log || { cat heads.log; failures=$((failures + 1)); }

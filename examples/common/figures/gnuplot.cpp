@@ -75,8 +75,9 @@ std::string complaint(const std::string& text) {
   return line.empty() ? "no message" : line;
 }
 
-/// The script is a file, since gnuplot reads what comes through a pipe byte by byte.
-void run_gnuplot(const std::string& script) {
+/// Returns false if gnuplot is not installed. The script is a file, since gnuplot reads what comes through a pipe byte
+/// by byte.
+bool run_gnuplot(const std::string& script) {
   const memory_file commands(script), messages;
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
@@ -89,7 +90,7 @@ void run_gnuplot(const std::string& script) {
   pid_t child = 0;
   const int failed = ::posix_spawnp(&child, name, &actions, nullptr, arguments, environ);
   ::posix_spawn_file_actions_destroy(&actions);
-  require(failed != ENOENT, "gnuplot is not installed, figures need it (Debian package gnuplot-nox)");
+  if (failed == ENOENT) return false;
   require(failed == 0, "gnuplot does not start: ", std::strerror(failed));
 
   int status = 0;
@@ -97,6 +98,7 @@ void run_gnuplot(const std::string& script) {
   }
   if (WIFSIGNALED(status)) fail("gnuplot was ended by signal ", WTERMSIG(status));
   require(WEXITSTATUS(status) == 0, "gnuplot failed: ", complaint(messages.text()));
+  return true;
 }
 
 /// Whether an installed font has the character; the PNG terminal draws a black field over the figure if none has.
@@ -160,7 +162,7 @@ std::string number_text(double value) {
   return {text, end};
 }
 
-void require_gnuplot() { run_gnuplot({}); }
+bool has_gnuplot() { return run_gnuplot({}); }
 
 void write_plot(const plot_script& script, const fs::path& stem) {
   if (stem.empty()) return;
@@ -180,7 +182,8 @@ void write_plot(const plot_script& script, const fs::path& stem) {
                              number_text(0.75 * scale) + " linewidth " + number_text(scale) + " pointscale " +
                              number_text(scale) + " rounded\nset output '" + png.path() + "'\n" +
                              with_fonts(script.commands) + "\nunset output\n";
-  run_gnuplot(start + to_svg + to_png);
+  require(run_gnuplot(start + to_svg + to_png),
+          "gnuplot is not installed, figures need it (Debian package gnuplot-nox)");
   const auto write = [&](const char* ending, const std::string& image, std::string_view closing) {
     const fs::path target = stem.string() + ending;
     // gnuplot ends well even if it lacked the memory for the figure.

@@ -13,8 +13,8 @@ struct plot_script {
   std::string commands;           ///< ends with the plot command
 };
 
-/// Throws `error` if gnuplot does not run.
-void require_gnuplot();
+/// Whether gnuplot is installed. Throws `error` if it is, but does not run.
+bool has_gnuplot();
 
 /// Runs gnuplot on `script` and writes STEM.svg and STEM.png, each whole or not at all; the PNG of a very large figure
 /// is smaller. An empty stem: draws nothing. Throws `error` if gnuplot is not installed, fails, or draws an incomplete

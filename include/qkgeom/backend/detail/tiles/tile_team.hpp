@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <atomic>
 #include <cassert>
 #include <cstdint>
 #include <functional>
@@ -68,8 +67,8 @@ QKGEOM_HD inline void add_to(unsigned long long* to, unsigned long long x) {
 /// Replaces *to by x, atomically, if better(x, *to).
 template <class Better>
 void keep(unsigned long long* to, unsigned long long x, Better better) {
-  const std::atomic_ref<unsigned long long> at(*to);
-  for (auto now = at.load(); better(x, now) && !at.compare_exchange_weak(now, x);) {
+  auto now = __atomic_load_n(to, __ATOMIC_SEQ_CST);  // libc++ has no std::atomic_ref before version 19
+  while (better(x, now) && !__atomic_compare_exchange_n(to, &now, x, true, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
   }
 }
 #endif
