@@ -39,7 +39,7 @@ class Seen:
     def __init__(self, by_layer):
         self._take = lambda module, q, k, options: by_layer.update({module.layer_idx: (q, k, options)})
         self._begin = self._refuse = lambda _: None
-        self._end = lambda: None
+        self._end = lambda ids, result: None
 
 
 def check_numbers(name, model):
@@ -57,7 +57,7 @@ def check_numbers(name, model):
     with qkgeom.Monitor(model.train(), every=1, buckets=4, keys=32) as monitor:
         model(ids)
         rows = monitor.step()
-    assert [(r["layer"], r["head"]) for r in rows] == [(layer, h) for layer in (0, 1) for h in range(4)]
+    assert [(r["layer"], r["q_head"]) for r in rows] == [(layer, h) for layer in (0, 1) for h in range(4)]
     at = torch.arange(128)
     position, document = np.tile(at.numpy(), 3), np.repeat(np.arange(3), 128)
     for layer in (0, 1):
@@ -73,7 +73,7 @@ def check_numbers(name, model):
                                              window=options.get("sliding_window"))
         planes = qkgeom.planar_rotation(moments, context_length=128)
         for r in rows[4 * layer:4 * layer + 4]:
-            h, where = r["head"], (name, r)
+            h, where = r["q_head"], (name, r)
             assert math.isclose(r["max_logit"], largest[h].item(), rel_tol=1e-5), (where, largest[h])
             assert math.isclose(r["sink_mass"], weights[layer][:, h, :, 0].double().mean().item(), rel_tol=1e-5), where
             assert math.isclose(r["bias_context"], planes[h].bias.context, rel_tol=1e-9), where
@@ -107,7 +107,7 @@ def check_explosion(folder):
         assert not other.step() and not file.exists(), "a model that was not called gives no rows"
     assert model.config._attn_implementation == "sdpa"
     assert [r["step"] for r in given[::8]] == [0, 2, 4, 6]
-    largest = {(r["step"], r["layer"], r["head"]): r["max_logit"] for r in given}
+    largest = {(r["step"], r["layer"], r["q_head"]): r["max_logit"] for r in given}
     jumps = [at for at, x in largest.items() if at[0] > 0 and x > 20 * largest[at[0] - 2, at[1], at[2]]]
     assert jumps == [(4, 1, 1)], jumps
 

@@ -39,7 +39,7 @@ configured tree "$QKGEOM_SOURCE/examples/python" "qkgeom: the sources of $QKGEOM
 # A source distribution brings the sources along, with the license.
 mkdir -p whole/examples
 cp -r "$QKGEOM_SOURCE"/{CMakeLists.txt,LICENSE,.cmake,include} whole/
-cp -r "$QKGEOM_SOURCE"/examples/{common,report,python} whole/examples/
+cp -r "$QKGEOM_SOURCE"/examples/{common,report,what_if,bands,export,python} whole/examples/
 (cd whole/examples/python && "$python" -c 'import scikit_build_core.build as b, sys; b.build_sdist(sys.argv[1])' "$OLDPWD/brought") >sdist.log 2>&1 &&
   tar xzf brought/qkgeom-*.tar.gz -C brought && rm -r whole || { cat sdist.log; failures=$((failures + 1)); }
 configured alone "$(echo "$PWD"/brought/qkgeom-*/)" "qkgeom: the sources of $PWD/brought/qkgeom-.*/tree"
@@ -79,6 +79,12 @@ typed() { # ARGUMENTS...
 }
 typed -p qkgeom
 typed "$QKGEOM_SOURCE/tests/python/typed_use.py"
+pyright=$(PATH=$(dirname "$python"):$PATH command -v pyright basedpyright | head -n 1)
+if [[ -n $pyright ]]; then
+  "$pyright" --pythonpath "$python" "$QKGEOM_SOURCE/tests/python/typed_use.py" >pyright.log 2>&1 || { cat pyright.log; failures=$((failures + 1)); }
+else
+  echo "left out: what pyright says of typed_use.py, it is not here"
+fi
 script() { # NAME; one that lacks something says so and ends with 77
   "$python" "$QKGEOM_SOURCE/examples/python/$1" >script.log 2>&1
   case $? in
