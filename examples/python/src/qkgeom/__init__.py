@@ -25,6 +25,7 @@ if typing.TYPE_CHECKING:
         plot_bias_histogram, plot_bias_in_sd_map, plot_bias_map, plot_heatmap, plot_loss, plot_plane, plot_plasticity_map,
         plot_profile, plot_qk_map, plot_qk_scatter, plot_softmax_distance, plot_softmax_entropy, plot_softmax_first,
     )
+    from ._trainer import TrainerCallback as TrainerCallback
     from ._transformers import capture as capture
 
 # `from qkgeom import *` leaves Python's own open as it is, and imports no torch.
@@ -37,7 +38,7 @@ __all__ = [
     "plot_qk_scatter", "plot_softmax_distance", "plot_softmax_entropy", "plot_softmax_first", "set_threads", "summarize",
 ]
 # torch is imported where a model is captured, the figures where they are drawn, neither with the package.
-_LATER = {"capture": "_transformers", "Monitor": "_monitor"}
+_LATER = {"capture": "_transformers", "Monitor": "_monitor", "TrainerCallback": "_trainer"}
 _LATER |= {name: "_plots" for name in __all__ if name.startswith("plot_")}
 
 
