@@ -38,7 +38,7 @@ def scalars_of(rows: list[Row]) -> dict[str, float]:
     return found
 
 
-class TrainerCallback(transformers.TrainerCallback):  # type: ignore[misc]  # mypy.ini skips transformers
+class TrainerCallback(transformers.TrainerCallback):
     """Watches the heads of the model that transformers' Trainer trains: `Trainer(..., callbacks=[qkgeom.TrainerCallback()])`.
 
     Every `every` optimizer steps a `Monitor` takes a row per layer and head; steps are the Trainer's, also where it resumes.
