@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# python-packages.sh FOLDER    An environment in FOLDER with numpy and pyarrow, which the tests of examples/convert need, and
-# tokenizers, with which the tokenizers of capture/ are compared; also nanobind, scikit-build-core and mypy, with which
-# examples/python is built and checked. Optional: without network or pip it says so and those tests
-# are skipped. Nothing to do where python3 has all of them. Where nvcc is, also the headers of cuDNN's frontend, which come as
-# a package, into build/cudnn-frontend: with them the forward pass on a GPU is built with cuDNN's attention.
+# python-packages.sh FOLDER    An environment in FOLDER with numpy and pyarrow, which the tests of examples/convert need,
+# and tokenizers, with which the tokenizers of capture/ are compared; also nanobind, scikit-build-core and mypy, with which
+# examples/python is built and checked, and matplotlib, which draws its figures. Optional: without network or pip it says so
+# and those tests are skipped. Nothing to do where python3 has all of them. Where nvcc is, also the headers of cuDNN's
+# frontend, which come as a package, into build/cudnn-frontend: with them the forward pass on a GPU is built with cuDNN's
+# attention.
 set -uo pipefail
 folder=${1:?python-packages.sh needs a folder}
 here=$(dirname "${BASH_SOURCE[0]}")   # *.txt there pin each package's version and hashes
@@ -23,7 +24,12 @@ frontend() {
   rm -rf "$to"
 }
 trap frontend EXIT
-if works python3 || works "$folder/bin/python"; then exit 0; fi
+figures() { # matplotlib draws in examples/python; its tests say what they leave out without it
+  [[ ! -x $folder/bin/python ]] || "$folder/bin/python" -c 'import matplotlib' 2>/dev/null ||
+    install "$folder/bin/python" figure-packages.txt >/dev/null 2>&1 || true
+}
+if works python3; then exit 0; fi
+if works "$folder/bin/python"; then figures; exit 0; fi
 
 echo "Installing numpy, pyarrow, tokenizers, nanobind, scikit-build-core and mypy into ${folder#"$PWD"/}"
 # The tokenizers of tests/data/tokenizers were made with this library; nothing is fetched from the hub, so it stands alone.
@@ -32,4 +38,5 @@ if ! { python3 -m venv --clear "$folder" &&
   echo "That did not work (no network, or no pip): the tests of the converters, of random tokenizers and of examples/python will be skipped" >&2
   rm -rf "$folder"
 fi
+figures
 exit 0

@@ -36,6 +36,7 @@ std::vector<head_estimate> drop_causes_of(const band_study& found, const std::ve
 std::vector<planes_of_head> planes_of_heads(const arguments& a, const capture_set& rotated, const model_report& report,
                                             const plane_options& options) {
   cpu_context cpu{{.threads = a.threads}};
+  cpu.pool().watch(a.watch);
   const auto before = before_rope(rotated);
   const auto& manifest = rotated.manifest();
   const auto tokens = rotated.tokens();
@@ -65,75 +66,6 @@ std::vector<planes_of_head> planes_of_heads(const arguments& a, const capture_se
   }
   bar.done();
   return found;
-}
-
-void write_planes(output_folder& out, const band_study& found) {
-  struct plane {
-    const head_report* head;
-    table_field number;
-    double frequency, turns;
-    const char* band;
-    plane_share share;
-  };
-  auto c = head_columns<3, plane>(&plane::head);
-  c.add("plane", "number of the plane, fastest first; `rest`: the coordinates that nothing turns", &plane::number);
-  c.add("frequency", "radians per token", &plane::frequency).add("turns", "turns within the context", &plane::turns);
-  c.add("band", "`often` (4 turns or more), `about_once`, `hardly` (below a quarter), `none`", &plane::band);
-  const char* const meaning = "length of the mean over mean length before the rotation, 0 to 1: ";
-  c.of(&plane::share)
-      .add("concentration_q", meaning + std::string("queries"), &plane_share::concentration_q)
-      .add("concentration_k", meaning + std::string("keys"), &plane_share::concentration_k)
-      .add("score_variance_share", "covariance of the plane's score with the score over the score's variance",
-           &plane_share::variance);
-  out.write("planes.csv", std::move(c).with_rows([&](const auto& f) {
-    for (std::size_t h = 0; h < found.heads.size(); ++h) {
-      const auto* head = &found.whole.report.heads[h];
-      const auto& planes = found.heads[h];
-      for (std::size_t p = 0; p < planes.frequency.size(); ++p) {
-        const double turns = turns_of(planes.frequency[p], found.whole.report.context_length);
-        f(plane{head, field_of(p), planes.frequency[p], turns, name_of(band_of(turns)), planes.planes.planes[p]});
-      }
-      f(plane{head, "rest", 0, 0, "none", {NAN, NAN, planes.planes.rest}});
-    }
-  }));
-}
-
-void write_scores(output_folder& out, const band_study& found) {
-  struct row {
-    const head_report* head;
-    double scale;
-    const distance_scores* bin;
-  };
-  auto c = head_columns<4, row>(&row::head);
-  c.of(&row::bin)
-      .add("start", "least distance, tokens", &distance_scores::start)
-      .add("end", "end of the distances, excluded, tokens", &distance_scores::end)
-      .add("pairs", "number of pairs drawn at these distances", &distance_scores::pairs);
-  c.add("observed_logits", "mean score, logits", [](auto& r) {
-    const auto& e = r.bin->observed;
-    return estimate{e.value * r.scale, e.error * r.scale, e.freedom};
-  });
-  c.add("predicted_logits", "score of the mean query and the mean key, turned by the same pairs' distances, logits",
-        [](auto& r) { return r.bin->predicted * r.scale; });
-  out.write("score_by_distance.csv", std::move(c).with_rows([&](const auto& f) {
-    for (std::size_t h = 0; h < found.heads.size(); ++h)
-      for (const auto& b : found.heads[h].planes.distances)
-        f(row{&found.whole.report.heads[h], found.heads[h].score_scale, &b});
-  }));
-}
-
-void write_drops(output_folder& out, const band_study& found) {
-  struct row {
-    const head_report* head;
-    decltype(drop_causes_of(found, {})) causes;
-  };
-  auto c = head_columns<4, row>(&row::head);
-  for (std::size_t p = 0; p < std::size(parts); ++p)
-    c.add(parts[p].name, parts[p].meaning, [p](auto& r) { return estimate{r.causes[p].value, r.causes[p].error}; });
-  out.write("band_drops.csv", std::move(c).with_rows([&](const auto& f) {
-    for (std::size_t h = 0; h < found.heads.size(); ++h)
-      f(row{&found.whole.report.heads[h], drop_causes_of(found, {h})});
-  }));
 }
 
 void write_plane_profiles(output_folder& out, const band_study& found) {
@@ -265,11 +197,80 @@ band_study find_bands(const arguments& a, const band_arguments& choice) {
   return found;
 }
 
+qkgeom::table planes_table(const band_study& found) {
+  struct plane {
+    const head_report* head;
+    std::string number;
+    double frequency, turns;
+    const char* band;
+    plane_share share;
+  };
+  auto c = head_columns<3, plane>(&plane::head);
+  c.add("plane", "number of the plane, fastest first; `rest`: the coordinates that nothing turns", &plane::number);
+  c.add("frequency", "radians per token", &plane::frequency).add("turns", "turns within the context", &plane::turns);
+  c.add("band", "`often` (4 turns or more), `about_once`, `hardly` (below a quarter), `none`", &plane::band);
+  const char* const meaning = "length of the mean over mean length before the rotation, 0 to 1: ";
+  c.of(&plane::share)
+      .add("concentration_q", meaning + std::string("queries"), &plane_share::concentration_q)
+      .add("concentration_k", meaning + std::string("keys"), &plane_share::concentration_k)
+      .add("score_variance_share", "covariance of the plane's score with the score over the score's variance",
+           &plane_share::variance);
+  return std::move(c).with_rows([&found](const auto& f) {
+    for (std::size_t h = 0; h < found.heads.size(); ++h) {
+      const auto* head = &found.whole.report.heads[h];
+      const auto& planes = found.heads[h];
+      for (std::size_t p = 0; p < planes.frequency.size(); ++p) {
+        const double turns = turns_of(planes.frequency[p], found.whole.report.context_length);
+        f(plane{head, std::to_string(p), planes.frequency[p], turns, name_of(band_of(turns)), planes.planes.planes[p]});
+      }
+      f(plane{head, "rest", 0, 0, "none", {NAN, NAN, planes.planes.rest}});
+    }
+  });
+}
+
+qkgeom::table scores_table(const band_study& found) {
+  struct row {
+    const head_report* head;
+    double scale;
+    const distance_scores* bin;
+  };
+  auto c = head_columns<4, row>(&row::head);
+  c.of(&row::bin)
+      .add("start", "least distance, tokens", &distance_scores::start)
+      .add("end", "end of the distances, excluded, tokens", &distance_scores::end)
+      .add("pairs", "number of pairs drawn at these distances", &distance_scores::pairs);
+  c.add("observed_logits", "mean score, logits", [](auto& r) {
+    const auto& e = r.bin->observed;
+    return estimate{e.value * r.scale, e.error * r.scale, e.freedom};
+  });
+  c.add("predicted_logits", "score of the mean query and the mean key, turned by the same pairs' distances, logits",
+        [](auto& r) { return r.bin->predicted * r.scale; });
+  return std::move(c).with_rows([&found](const auto& f) {
+    for (std::size_t h = 0; h < found.heads.size(); ++h)
+      for (const auto& b : found.heads[h].planes.distances)
+        f(row{&found.whole.report.heads[h], found.heads[h].score_scale, &b});
+  });
+}
+
+qkgeom::table drops_table(const band_study& found) {
+  struct row {
+    const head_report* head;
+    decltype(drop_causes_of(found, {})) causes;
+  };
+  auto c = head_columns<4, row>(&row::head);
+  for (std::size_t p = 0; p < std::size(parts); ++p)
+    c.add(parts[p].name, parts[p].meaning, [p](auto& r) { return estimate{r.causes[p].value, r.causes[p].error}; });
+  return std::move(c).with_rows([&found](const auto& f) {
+    for (std::size_t h = 0; h < found.heads.size(); ++h)
+      f(row{&found.whole.report.heads[h], drop_causes_of(found, {h})});
+  });
+}
+
 void write_bands(output_folder& out, const band_study& found) {
   write_notes(out, found.whole);
-  write_planes(out, found);
-  write_scores(out, found);
-  write_drops(out, found);
+  out.write("planes.csv", planes_table(found));
+  out.write("score_by_distance.csv", scores_table(found));
+  out.write("band_drops.csv", drops_table(found));
   if (!found.still.empty()) write_plane_profiles(out, found);
   draw(drop_figure(found), out.figure("band_drops"));
   draw(share_figure_of(found), out.figure("plane_shares"));

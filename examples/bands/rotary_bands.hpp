@@ -41,6 +41,11 @@ struct band_study {
 
 band_study find_bands(const arguments& a, const band_arguments& choice);
 
+/// The rows of planes.csv, score_by_distance.csv and band_drops.csv; they refer to `found`.
+qkgeom::table planes_table(const band_study& found);
+qkgeom::table scores_table(const band_study& found);
+qkgeom::table drops_table(const band_study& found);
+
 /// Writes planes.csv, score_by_distance.csv, band_drops.csv, the figures band_drops, plane_shares and
 /// mean_scores; with profiles of still planes plane_profiles.csv too.
 void write_bands(output_folder& out, const band_study& found);

@@ -42,6 +42,7 @@ model_report analyse_on(const arguments& a, const capture_set& source, const ana
                         const std::function<void(index_t)>& progress) {
   if (a.device == "cuda") return analyse_on_cuda(source, options, a.threads, progress);
   cpu_context cpu{{.threads = a.threads}};
+  cpu.pool().watch(a.watch);
   return analyse(cpu, source, options, progress);
 }
 

@@ -30,9 +30,10 @@ struct arguments {
   std::vector<std::string> heads{};  ///< LAYER.HEAD to analyse; with `layers` empty too: all
   std::vector<index_t> layers{};     ///< layers to analyse
   std::vector<index_t> documents{};  ///< indices in the order of the captures; empty: all
-  std::string head_part{};   ///< of each head these coordinates alone, by the name that captures give; empty: all
-  index_t max_position = 0;  ///< the context ends there, tokens; 0: where it was captured to
-  bool rows_only = false;    ///< moments from the captured rows even if the capture holds moments of every token
+  std::string head_part{};        ///< of each head these coordinates alone, by the name that captures give; empty: all
+  index_t max_position = 0;       ///< the context ends there, tokens; 0: where it was captured to
+  std::function<void()> watch{};  ///< called within the loops of the CPU, which what it throws ends
+  bool rows_only = false;         ///< moments from the captured rows even if the capture holds moments of every token
 };
 
 /// CAPTURE, --out, --rows-only and --threads.

@@ -26,6 +26,7 @@ void export_expected_attention(output_folder& out, const arguments& a, const exp
                  "qkgeom capture --skip-first 4 does too\n";
   std::vector<float> mean, covariance;
   cpu_context cpu{{.threads = a.threads}};
+  cpu.pool().watch(a.watch);
   for_each_layer(cpu, source, a, analysis_options{}, "export",
                  [&](const captured_layer& layer, const auto&, const layer_moments& moments) {
                    for (std::size_t h = 0; h < moments.q.size(); ++h) {

@@ -16,9 +16,8 @@ def rows(mean, slope):
     return rng.normal(size=(n, d)) + np.outer(mean + slope * (position - length / 2), axis)
 
 
-report = qkgeom.analyse(rows(mean_q, slope_q), rows(0, slope_k), position, document,
-                        covariance=("joint",), context_length=length)
-plane, ap = report[0].rotation, report[0].summaries[0]
+report = qkgeom.analyse(rows(mean_q, slope_q), rows(0, slope_k), position, document, context_length=length)
+plane, ap = report[0].rotation, report.summary["joint"]
 print(f"cosine of the drift axis and the planted one: {abs(plane.drift_axis @ axis):.4f} (1)")
 print(f"bias strength: {plane.bias.strength:.2e} per token ({mean_q * slope_k:.2e})")
 print(f"plasticity: {ap.overall.value:.3f} +- {ap.overall.error:.3f}, first fifth less last {ap.drop.value:.3f}")

@@ -26,7 +26,7 @@ model = transformers.AutoModelForCausalLM.from_pretrained(file.parent, gguf_file
 ids = tokenizer(text.read_text(), return_tensors="pt").input_ids[:, :2048]
 with qkgeom.capture(model, rate=32, bucket_size=128) as cap, torch.inference_mode():
     model(ids, use_cache=False)
-heads = cap.open(covariance=["joint"]).heads()
+heads = cap.open().heads()
 ranked = sorted(zip(heads["ap_overall"], heads["layer"], heads["q_head"]))
 print(f"{len(ranked)} heads over {ids.shape[1]} tokens, {sum(b > 0 for b in heads['bias_context'])} with a bias towards later "
       "keys; the least and the most plastic:")

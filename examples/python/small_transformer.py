@@ -17,7 +17,7 @@ config = transformers.LlamaConfig(vocab_size=256, hidden_size=64, intermediate_s
 model = transformers.LlamaForCausalLM(config).eval()
 with qkgeom.capture(model, rate=32, bucket_size=64) as cap, torch.inference_mode():
     model(torch.randint(0, 256, (4, 1024)))
-heads = cap.open(covariance=["joint"]).heads()
+heads = cap.open().heads()
 for layer, head, ap, bias in zip(heads["layer"], heads["q_head"], heads["ap_overall"], heads["bias_context"]):
     print(f"layer {layer} head {head}: plasticity {ap:.3f}, bias over the context {bias:+.3f}")
 assert len(heads) == 8

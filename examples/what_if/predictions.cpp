@@ -120,37 +120,6 @@ std::vector<std::string> warnings_on(const prediction& p, const capture_manifest
   return list;
 }
 
-qkgeom::table heads_table(const prediction& p) {
-  struct row {
-    const head_report *was, *is;
-    std::size_t h;
-  };
-  auto c = head_columns<4, row>(&row::was);
-  const auto head_class = [](auto& h) { return name_of(h.pca.head_class); };
-  c.of(&row::was).add("head_class_captured", "class in the capture, as in heads.csv", head_class);
-  c.of(&row::is).add("head_class", "predicted class", head_class);
-  for (std::size_t i = 0; i < carried_numbers.size(); ++i) {
-    const auto& n = carried_numbers[i];
-    const std::string name(n.name);
-    const auto bound = [&p, i](int side) {
-      return [&p, i, side](const row& r) {
-        return p.numbers[r.h][i].value + side * half_width(p.numbers[r.h][i], interval_miss);
-      };
-    };
-    c.of(&row::was).add(name + "_captured", name + " of heads.csv, of the capture as it is",
-                        [n](auto& h) { return n.of(h).value; });
-    c.add(name, name + ", predicted", [&p, i](auto& r) { return p.numbers[r.h][i]; });
-    c.add(name + "_low", "lower end of the interval of nine in ten of " + name, bound(-1));
-    c.add(name + "_high", "upper end of the interval of nine in ten of " + name, bound(1));
-  }
-  c.add("doubtful", "1: rows before the rotation depend on position (stationarity.csv)",
-        [&p](auto& r) { return p.steady[r.h].is_doubtful(); });
-  return std::move(c).with_rows([&p](const auto& f) {
-    for (std::size_t h = 0; h < p.numbers.size(); ++h)
-      f(row{&p.captured.report.heads[h], &p.predicted.report.heads[h], h});
-  });
-}
-
 /// One number over the heads that have it, actual and predicted.
 struct check_row {
   std::size_t heads = 0;
@@ -181,30 +150,6 @@ check_row row_of(const model_report& truth, const std::vector<carried_values>& m
 
 double share_of(const std::vector<bool>& same) {
   return static_cast<double>(std::count(same.begin(), same.end(), true)) / static_cast<double>(same.size());
-}
-
-qkgeom::table check_table(const prediction& p) {
-  struct row {
-    std::size_t factor, number;
-    check_row of;
-  };
-  table_columns<row> c;
-  c.add("factor", "length of the context over that of the part", [&p](auto& r) { return p.check.factors[r.factor]; });
-  c.add("number", "name of the number", [](auto& r) { return carried_numbers[r.number].name; });
-  c.of(&row::of)
-      .add("heads", "number of heads that have a value", &check_row::heads)
-      .add("actual", "mean over heads of the actual value", &check_row::actual)
-      .add("predicted", "mean over heads of the predicted value", &check_row::predicted)
-      .add("miss", "mean over heads of predicted less actual", &check_row::miss)
-      .add("miss_rms", "root mean square over heads of predicted less actual", &check_row::rms)
-      .add("correlation", "correlation of actual and predicted over heads", &check_row::correlation);
-  c.add("same_class", "share of all heads whose predicted class is the actual one",
-        [&p](auto& r) { return share_of(p.check.same_class[r.factor]); });
-  return std::move(c).with_rows([&p](const auto& f) {
-    for (std::size_t k = 0; k < p.check.factors.size(); ++k)
-      for (std::size_t i = 0; i < carried_numbers.size(); ++i)
-        f(row{k, i, row_of(p.captured.report, p.check.miss[k], i)});
-  });
 }
 
 /// How the prediction compares with a capture of the context itself.
@@ -244,26 +189,6 @@ qkgeom::table actual_table(const prediction& p) {
   same_class("same_class_captured", "share of heads whose actual class is the captured one", 1);
   return std::move(c).with_rows([&p](const auto& f) {
     for (std::size_t i = 0; i < carried_numbers.size(); ++i) f(actual_row_of(p, i));
-  });
-}
-
-qkgeom::table stationarity_table(const prediction& p) {
-  struct row {
-    const head_report* head;
-    const head_stationarity* of;
-  };
-  auto c = head_columns<4, row>(&row::head);
-  const std::string shift = "share of variance by a step of the mean between halves of documents, ",
-                    spread = "log of the second half's variance over the first's, ";
-  c.of(&row::of)
-      .add("q_shift", shift + "queries", [](auto& s) { return s.q.shift; })
-      .add("q_spread", spread + "queries", [](auto& s) { return s.q.spread; })
-      .add("k_shift", shift + "keys", [](auto& s) { return s.k.shift; })
-      .add("k_spread", spread + "keys", [](auto& s) { return s.k.spread; })
-      .add("doubtful", "1: a shift exceeds 0.02 or a spread 0.2 in size, by two standard errors or more",
-           &head_stationarity::is_doubtful);
-  return std::move(c).with_rows([&p](const auto& f) {
-    for (std::size_t h = 0; h < p.steady.size(); ++h) f(row{&p.captured.report.heads[h], &p.steady[h]});
   });
 }
 
@@ -381,10 +306,85 @@ prediction predict(const arguments& a, const analysis_options& options, const wh
   return p;
 }
 
+qkgeom::table what_if_table(const prediction& p) {
+  struct row {
+    const head_report *was, *is;
+    std::size_t h;
+  };
+  auto c = head_columns<4, row>(&row::was);
+  const auto head_class = [](auto& h) { return name_of(h.pca.head_class); };
+  c.of(&row::was).add("head_class_captured", "class in the capture, as in heads.csv", head_class);
+  c.of(&row::is).add("head_class", "predicted class", head_class);
+  for (std::size_t i = 0; i < carried_numbers.size(); ++i) {
+    const auto& n = carried_numbers[i];
+    const std::string name(n.name);
+    const auto bound = [&p, i](int side) {
+      return [&p, i, side](const row& r) {
+        return p.numbers[r.h][i].value + side * half_width(p.numbers[r.h][i], interval_miss);
+      };
+    };
+    c.of(&row::was).add(name + "_captured", name + " of heads.csv, of the capture as it is",
+                        [n](auto& h) { return n.of(h).value; });
+    c.add(name, name + ", predicted", [&p, i](auto& r) { return p.numbers[r.h][i]; });
+    c.add(name + "_low", "lower end of the interval of nine in ten of " + name, bound(-1));
+    c.add(name + "_high", "upper end of the interval of nine in ten of " + name, bound(1));
+  }
+  c.add("doubtful", "1: rows before the rotation depend on position (stationarity.csv)",
+        [&p](auto& r) { return p.steady[r.h].is_doubtful(); });
+  return std::move(c).with_rows([&p](const auto& f) {
+    for (std::size_t h = 0; h < p.numbers.size(); ++h)
+      f(row{&p.captured.report.heads[h], &p.predicted.report.heads[h], h});
+  });
+}
+
+qkgeom::table self_check_table(const prediction& p) {
+  struct row {
+    std::size_t factor, number;
+    check_row of;
+  };
+  table_columns<row> c;
+  c.add("factor", "length of the context over that of the part", [&p](auto& r) { return p.check.factors[r.factor]; });
+  c.add("number", "name of the number", [](auto& r) { return carried_numbers[r.number].name; });
+  c.of(&row::of)
+      .add("heads", "number of heads that have a value", &check_row::heads)
+      .add("actual", "mean over heads of the actual value", &check_row::actual)
+      .add("predicted", "mean over heads of the predicted value", &check_row::predicted)
+      .add("miss", "mean over heads of predicted less actual", &check_row::miss)
+      .add("miss_rms", "root mean square over heads of predicted less actual", &check_row::rms)
+      .add("correlation", "correlation of actual and predicted over heads", &check_row::correlation);
+  c.add("same_class", "share of all heads whose predicted class is the actual one",
+        [&p](auto& r) { return share_of(p.check.same_class[r.factor]); });
+  return std::move(c).with_rows([&p](const auto& f) {
+    for (std::size_t k = 0; k < p.check.factors.size(); ++k)
+      for (std::size_t i = 0; i < carried_numbers.size(); ++i)
+        f(row{k, i, row_of(p.captured.report, p.check.miss[k], i)});
+  });
+}
+
+qkgeom::table stationarity_table(const prediction& p) {
+  struct row {
+    const head_report* head;
+    const head_stationarity* of;
+  };
+  auto c = head_columns<4, row>(&row::head);
+  const std::string shift = "share of variance by a step of the mean between halves of documents, ",
+                    spread = "log of the second half's variance over the first's, ";
+  c.of(&row::of)
+      .add("q_shift", shift + "queries", [](auto& s) { return s.q.shift; })
+      .add("q_spread", spread + "queries", [](auto& s) { return s.q.spread; })
+      .add("k_shift", shift + "keys", [](auto& s) { return s.k.shift; })
+      .add("k_spread", spread + "keys", [](auto& s) { return s.k.spread; })
+      .add("doubtful", "1: a shift exceeds 0.02 or a spread 0.2 in size, by two standard errors or more",
+           &head_stationarity::is_doubtful);
+  return std::move(c).with_rows([&p](const auto& f) {
+    for (std::size_t h = 0; h < p.steady.size(); ++h) f(row{&p.captured.report.heads[h], &p.steady[h]});
+  });
+}
+
 void write_prediction(output_folder& out, const prediction& p, const analysis_options& options) {
   write_notes(out, p.captured);
-  out.write("what_if.csv", heads_table(p));
-  out.write("self_check.csv", check_table(p));
+  out.write("what_if.csv", what_if_table(p));
+  out.write("self_check.csv", self_check_table(p));
   if (p.actual) out.write("actual.csv", actual_table(p));
   out.write("stationarity.csv", stationarity_table(p));
   draw(profiles(p), out.figure("what_if_profile"));

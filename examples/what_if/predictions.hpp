@@ -46,6 +46,11 @@ struct prediction {
 
 prediction predict(const arguments& a, const analysis_options& options, const what_if_arguments& choice);
 
+/// The rows of what_if.csv, self_check.csv and stationarity.csv; they refer to `p`.
+qkgeom::table what_if_table(const prediction& p);
+qkgeom::table self_check_table(const prediction& p);
+qkgeom::table stationarity_table(const prediction& p);
+
 /// Writes what_if.csv, self_check.csv, stationarity.csv, the figures what_if_profile and what_if_heads, and all tables
 /// and figures of `heads` in the folders captured and predicted.
 void write_prediction(output_folder& out, const prediction& p, const analysis_options& options);

@@ -24,8 +24,8 @@ TABLES = {
     "softmax_distance.csv": ((*SOFTMAX, "distance_start", "distance_end"), None, lambda line: 1e-4),
     "condition_loss.csv": (("condition", "document", "start", "end", "tokens"), ("loss",), lambda line: 1e-4),
     "condition_probes.csv": (("condition", "probe", "distance", "trial", "asked"), ("right",), lambda line: 0),
-    "qk.csv": (("layer", "head", "pc"), None, lambda line: 1e-6),
-    "rotated.csv": (("layer", "head", "k_head"), None, lambda line: 1e-6),
+    "qk.csv": (("layer", "q_head", "pc"), None, lambda line: 1e-6),
+    "rotated.csv": (("layer", "q_head", "k_head"), None, lambda line: 1e-6),
 }
 
 

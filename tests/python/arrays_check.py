@@ -27,15 +27,26 @@ for dtype, name in ((np.float64, "F64"), (np.float32, "F32"), (np.float16, "F16"
 by_head = np.ascontiguousarray(q.transpose(1, 0, 2)).transpose(1, 0, 2)
 assert by_head.strides != q.strides and qkgeom.analyse(by_head, k, position).table("heads").to_dict() == numbers
 backwards = q[::-1]
-assert qkgeom.analyse(backwards, k[::-1], position[::-1]).table("profile")["pairs"] == qkgeom.analyse(q, k, position).table("profile")["pairs"]
+pairs = [qkgeom.analyse(*rows).table("profile")["pairs"] for rows in ((backwards, k[::-1], position[::-1]), (q, k, position))]
+assert np.array_equal(*pairs)
 q.flags.writeable = False
-assert qkgeom.analyse(q, k, position.astype(np.int64)).table("heads").to_dict() == numbers
+# Positions may be of any integers, a list, a range, or left out: then the rows are one document, token by token.
+kinds = [position.astype(t) for t in ("i2", "i4", "i8", "u2", "u4", "u8")] + [np.repeat(position.astype("u1"), 2)[::2]]
+for given in (*kinds[:-1], position.tolist(), range(n), np.repeat(position, 2)[::2], None):
+    assert qkgeom.analyse(q, k, given).table("heads").to_dict() == numbers, given
+assert qkgeom.analyse(q[:250], k[:250], kinds[-1][:250], np.zeros(250, "i1")).context_length == 250
+whole = np.round(4 * q[:, 0]), np.round(4 * k[:, 0])
+assert qkgeom.analyse(*(x.astype("i1") for x in whole)).table("heads").to_dict() == qkgeom.analyse(*whole).table("heads").to_dict()
+assert qkgeom.analyse(*(x.tolist() for x in whole)).table("heads").to_dict() == qkgeom.analyse(*whole).table("heads").to_dict()
 
 for kind, words, rows in (
     (ValueError, ["shape (600, 4, 8)", "float64", "strides (64, 16, 2)", "q"], (q[..., ::2], k[..., ::2], position)),
     (ValueError, ["row_stride"], (np.broadcast_to(q[:1], q.shape), k, position)),
-    (TypeError, ["q", "int64"], (q.astype(np.int64), k, position)),
-    (TypeError, ["q", "list"], ([[1.0]], k, position)),
+    (TypeError, ["q", "other 128"], (q.astype(complex), k, position)),
+    (TypeError, ["q", "list"], ([[1.0], [1.0, 2.0]], k, position)),
+    (ValueError, ["positions", "4294967295", "row 1", "32 bits"], (q, k, np.array([0] + [2**32 - 1] * (n - 1), dtype=np.uint32))),
+    (ValueError, ["positions may be left out", "one document"], (q, k, None, position)),
+    (ValueError, ["positions may be left out", "one document"], (q, k[1:])),
     (TypeError, ["q and k", "float32"], (q, k.astype(np.float32), position)),
     (TypeError, ["positions", "float64"], (q, k, position.astype(float))),
     (TypeError, ["positions", "<U1"], (q, k, np.array(["a"] * n))),
@@ -64,7 +75,7 @@ else:
     half = qkgeom.analyse(x, z, torch.arange(n))
     exact = qkgeom.analyse(x.double(), z.double(), torch.arange(n))
     for a, b in zip(half, exact):
-        assert abs(a.summaries[0].overall.value - b.summaries[0].overall.value) < 1e-6
+        assert abs(a.summary["joint"].overall.value - b.summary["joint"].overall.value) < 1e-6
     refused(ValueError, ["q", "detach"], lambda: qkgeom.analyse(torch.zeros(3, 2, requires_grad=True), z, position))
 
 try:

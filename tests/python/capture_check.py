@@ -241,27 +241,32 @@ data = source / "examples/data/kjv-smollm3"
 with tempfile.TemporaryDirectory() as scratch:
     here = pathlib.Path(scratch)
     folder = data / "lc-4096-to-8192-step-10"
-    subprocess.run([programs / "qkgeom-capture", "--model", folder, "--jsonl", data / "heldout.jsonl", "--max-length", "700",
-                    "--examples", "2", "--heads", "all", "--bucket-size", "64", "--rate", "16", "--dtype", "f32", "--seed",
-                    "3", "--out", here / "program"], check=True, capture_output=True)
     texts = [json.loads(line)["text"] for line in open(data / "heldout.jsonl")][:2]
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(data / "tokenizer.json"))
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    with qkgeom.capture(model, rate=16, bucket_size=64, seed=3, max_length=700) as cap, torch.inference_mode():
-        for text in texts:
-            model(torch.tensor([tokenizer(text).input_ids[:700]]), use_cache=False)
-    cap.write(here / "package")
-    one, two = (load_file(next((here / n).glob("shard-*"))) for n in ("program", "package"))
-    names = sorted(n for n in two)
-    assert names and all(n in one for n in names)
-    for n in names:
-        if n.endswith((".position", ".example")):
-            assert np.array_equal(one[n], two[n]), n
-        else:
-            assert one[n].shape == two[n].shape
-            # The bound of tests/capture/forward for f32: 1e-4 of the norm of transformers' rows.
-            assert np.linalg.norm(one[n] - two[n]) <= 1e-4 * np.linalg.norm(two[n]), (n, np.linalg.norm(one[n] - two[n]))
-    same_manifests(here / "program", here / "package")
+    for name, options, more in (
+            ("post", [], {}),
+            ("pre", ["--pre-rope", "--softmax", "--softmax-queries", "64", "--loss"], dict(pre_rope=True, softmax=True, loss=True))):
+        ours, theirs = here / f"{name}-package", here / f"{name}-program"
+        subprocess.run([programs / "qkgeom-capture", "--model", folder, "--jsonl", data / "heldout.jsonl", "--max-length", "700",
+                        "--examples", "2", "--heads", "all", "--bucket-size", "64", "--rate", "16", "--dtype", "f32", "--seed",
+                        "3", "--out", theirs, *options], check=True, capture_output=True)
+        with qkgeom.capture(model, rate=16, bucket_size=64, seed=3, max_length=700, **more) as cap, torch.inference_mode():
+            for text in texts:
+                model(torch.tensor([tokenizer(text).input_ids[:700]]), use_cache=False)
+        cap.write(ours)
+        one, two = (load_file(next(f.glob("shard-*"))) for f in (theirs, ours))
+        names = sorted(n for n in two)
+        assert names and all(n in one for n in names)
+        assert [n for n in one if "attention" in n or "loss" in n] == [n for n in two if "attention" in n or "loss" in n]
+        for n in names:
+            if n.endswith((".position", ".example", ".count")):
+                assert np.array_equal(one[n], two[n]), n
+            else:
+                assert one[n].shape == two[n].shape
+                # The bound of tests/capture/forward for f32: 1e-4 of the norm of transformers' rows.
+                assert np.linalg.norm(one[n] - two[n]) <= 1e-4 * np.linalg.norm(two[n]), (n, np.linalg.norm(one[n] - two[n]))
+        same_manifests(theirs, ours)
 
     # Every family, and with each way to scale an embedding documents on both sides of the tokens where the scaling acts, and of
     # those that the model was made for.
@@ -272,7 +277,7 @@ with tempfile.TemporaryDirectory() as scratch:
     (here / "tokenizer.json").write_text(json.dumps(tokenizer))
     (here / "text.txt").write_text(6 * letters)
     tokens = torch.tensor([[letters.index(c) + 3 for c in 6 * letters]])
-    told = set()
+    told, without = set(), set()
     lengths = {"llama-dynamic": (156, 1300), "llama-linear": (156, 1300), "llama4-text": (60, 156, 1300), "ministral3": (156, 300),
                "phi3": (60, 156)}
     subprocess.run([sys.executable, source / "tests/data/make_family_weights.py", source / "tests/data/families", here / "families"],
@@ -285,8 +290,26 @@ with tempfile.TemporaryDirectory() as scratch:
         config = transformers.AutoConfig.from_pretrained(folder)
         kind = transformers.AutoModelForCausalLM if config.get_text_config() is config else transformers.AutoModelForImageTextToText
         model = kind.from_pretrained(folder, dtype=torch.float32).eval()
-        with torch.inference_mode(), qkgeom.capture(model, max_length=length, name=family) as cap:
+        with torch.inference_mode(), qkgeom.capture(model, bucket_size=512, max_length=length, name=family) as cap:
             model(tokens[:, :length], use_cache=False)
         cap.write(here / f"{name}-package")
         told |= same_manifests(here / name, here / f"{name}-package")
+        # From before the rotary embedding, the same rows as the program's.
+        try:
+            with torch.inference_mode(), qkgeom.capture(model, pre_rope=True, bucket_size=512, max_length=length, name=family) as cap:
+                model(tokens[:, :length], use_cache=False)
+        except ValueError as why:
+            assert "pre_rope" in str(why), (family, why)
+            without.add(family)
+            continue
+        subprocess.run([programs / "qkgeom-capture", "--model", folder, "--tokenizer", here, "--no-bos", "--text", here / "text.txt",
+                        "--include-windowed", "--max-length", str(length), "--dtype", "f32", "--rate", "24", "--bucket-size", "512",
+                        "--pre-rope", "--out", here / f"{name}-pre"], check=True, capture_output=True)
+        cap.write(here / f"{name}-pre-package")
+        one, two = (load_file(next((here / f"{name}-pre{end}").glob("shard-*"))) for end in ("", "-package"))
+        for n in two:
+            assert one[n].shape == two[n].shape and np.linalg.norm(one[n] - two[n]) <= 1e-4 * np.linalg.norm(two[n]) + 1e-12, (family, n)
+        same_manifests(here / f"{name}-pre", here / f"{name}-pre-package")
+    # Parts of heads that rotate apart, and queries that grow without a rotation.
+    assert without == {"deepseek-v3", "deepseek-v3-direct", "llama4-text", "llama4-without-norm"}, without
     assert told >= {"score_scale", "score_softcap", "window", "rope", "rope_parameters", "query_growth", "model_context", "head_parts", "sinks"}, told

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: MIT
 """monitor_check.py [--overhead]: numbers of the monitor beside those of the model's own attention, a planted head that explodes
-found at its step, the same numbers from 1, 2 and 3 processes; --overhead measures instead what an observed step costs."""
+found at its step, the same numbers from 1, 2 and 3 processes and under FSDP2, Trainer's callback; --overhead measures instead what an observed step costs."""
 import csv
 import importlib.util
+import json
 import math
+import os
 import pathlib
 import statistics
 import sys
 import tempfile
 import time
+import types
 import warnings
 
 import numpy as np
 import torch
+import torch.distributed.fsdp
 import torch.multiprocessing
 import transformers
 from checks import refused
@@ -39,7 +43,7 @@ class Seen:
     def __init__(self, by_layer):
         self._take = lambda module, q, k, options: by_layer.update({module.layer_idx: (q, k, options)})
         self._begin = self._refuse = lambda _: None
-        self._end = lambda: None
+        self._end = lambda ids, result: None
 
 
 def check_numbers(name, model):
@@ -57,7 +61,7 @@ def check_numbers(name, model):
     with qkgeom.Monitor(model.train(), every=1, buckets=4, keys=32) as monitor:
         model(ids)
         rows = monitor.step()
-    assert [(r["layer"], r["head"]) for r in rows] == [(layer, h) for layer in (0, 1) for h in range(4)]
+    assert [(r["layer"], r["q_head"]) for r in rows] == [(layer, h) for layer in (0, 1) for h in range(4)]
     at = torch.arange(128)
     position, document = np.tile(at.numpy(), 3), np.repeat(np.arange(3), 128)
     for layer in (0, 1):
@@ -73,7 +77,7 @@ def check_numbers(name, model):
                                              window=options.get("sliding_window"))
         planes = qkgeom.planar_rotation(moments, context_length=128)
         for r in rows[4 * layer:4 * layer + 4]:
-            h, where = r["head"], (name, r)
+            h, where = r["q_head"], (name, r)
             assert math.isclose(r["max_logit"], largest[h].item(), rel_tol=1e-5), (where, largest[h])
             assert math.isclose(r["sink_mass"], weights[layer][:, h, :, 0].double().mean().item(), rel_tol=1e-5), where
             assert math.isclose(r["bias_context"], planes[h].bias.context, rel_tol=1e-9), where
@@ -107,7 +111,7 @@ def check_explosion(folder):
         assert not other.step() and not file.exists(), "a model that was not called gives no rows"
     assert model.config._attn_implementation == "sdpa"
     assert [r["step"] for r in given[::8]] == [0, 2, 4, 6]
-    largest = {(r["step"], r["layer"], r["head"]): r["max_logit"] for r in given}
+    largest = {(r["step"], r["layer"], r["q_head"]): r["max_logit"] for r in given}
     jumps = [at for at, x in largest.items() if at[0] > 0 and x > 20 * largest[at[0] - 2, at[1], at[2]]]
     assert jumps == [(4, 1, 1)], jumps
 
@@ -187,59 +191,117 @@ class Rows(torch.utils.data.Dataset):
         return dict(input_ids=ids, labels=ids)
 
 
+def train(folder, callback, report_to=(), resume=None, model=None, **options):
+    """Trains by transformers' Trainer, for 4 steps of 4 documents unless the options say else."""
+    options = dict(max_steps=4, per_device_train_batch_size=4, per_device_eval_batch_size=4, use_cpu=True, save_strategy="no",
+                   disable_tqdm=True, logging_strategy="no", report_to=[], run_name="toy") | options
+    evaluation = options.pop("evaluation", None)
+    arguments = transformers.TrainingArguments(str(folder), eval_strategy="steps" if evaluation else "no", eval_steps=2, **options)
+    trainer = transformers.Trainer(model or llama(), arguments, train_dataset=Rows(60, 64), eval_dataset=evaluation, callbacks=[callback])
+    arguments.report_to = list(report_to)  # which Trainer itself would look for
+    trainer.train(resume_from_checkpoint=resume)
+
+
+def alike(a, b):
+    """Rows are equal but for the rounding of the model's own products over batches of other sizes."""
+    return len(a) == len(b) > 0 and all(x.keys() == y.keys() and all(math.isclose(x[n], y[n], rel_tol=1e-3, abs_tol=1e-6) or x[n] != x[n]
+                                                                     for n in x) for x, y in zip(a, b))
+
+
+def on_trainer_rank(rank, ranks, folder):
+    torch.set_num_threads(1)
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29517"}
+    rows = []
+    train(f"{folder}/ddp-{rank}", qkgeom.TrainerCallback(2, to=rows.extend), per_device_train_batch_size=2, ddp_backend="gloo")
+    pathlib.Path(f"{folder}/ddp-{rank}.json").write_text(json.dumps(rows))
+    torch.distributed.destroy_process_group()
+
+
 def check_trainer(folder):
-    """Rows in Hugging Face's Trainer do not depend on its evaluation, whose last batch is smaller or whose documents are shorter."""
+    """The callback of Hugging Face's Trainer: its rows do not depend on evaluation, whose last batch is smaller or whose documents are
+    shorter, nor on how a step is cut into calls and ranks; what they become."""
     if importlib.util.find_spec("accelerate") is None:
         print("left out: transformers' Trainer, accelerate is not here")
         return
-
-    class Watch(transformers.TrainerCallback):
-        def on_train_begin(self, *_, **__):
-            monitor.__enter__()
-
-        def on_step_end(self, *_, **__):
-            monitor.step()
-
-        def on_train_end(self, *_, **__):
-            monitor.__exit__()
-
-    found = []
+    found, scalars = [], []
     for evaluation in (None, Rows(6, 64), Rows(8, 48)):
-        model, rows = llama(), []
-        monitor = qkgeom.Monitor(model, every=2, to=rows.extend)
-        options = transformers.TrainingArguments(
-            str(folder), max_steps=4, per_device_train_batch_size=4, per_device_eval_batch_size=4, report_to=[], use_cpu=True,
-            save_strategy="no", disable_tqdm=True, logging_strategy="no", eval_strategy="steps" if evaluation else "no", eval_steps=2)
-        transformers.Trainer(model, options, train_dataset=Rows(60, 64), eval_dataset=evaluation, callbacks=[Watch()]).train()
-        found.append(str(rows))
-        assert len(rows) == 16 and sum(monitor.skipped.values()) == (4 if evaluation else 0), monitor.skipped
-    assert found[0] == found[1] == found[2]
+        rows = []
+        callback = qkgeom.TrainerCallback(2, to=rows.extend, scalars=lambda step, of: scalars.append((step, of)))
+        train(folder, callback, evaluation=evaluation)
+        found.append(rows)
+        assert len(rows) == 16 and sum(callback.skipped.values()) == (4 if evaluation else 0), callback.skipped
+    whole = found[0]
+    assert str(whole) == str(found[1]) == str(found[2]) and [r["step"] for r in whole[::8]] == [0, 2]
+    assert [step for step, _ in scalars] == [0, 2] * 3 and len(scalars[0][1]) == 2 * 5
+    of_layer = whole[4:8]
+    assert scalars[0][1]["qkgeom/layer_1/max_logit"] == max(r["max_logit"] for r in of_layer)
+    assert math.isclose(scalars[0][1]["qkgeom/layer_1/bias_context"], sum(abs(r["bias_context"]) for r in of_layer) / 4)
+    assert math.isclose(scalars[0][1]["qkgeom/layer_1/plasticity"], sum(r["ap_overall"] for r in of_layer) / 4)
+    # Gradient accumulation and checkpointing: each document once.
+    for options in (dict(per_device_train_batch_size=2, gradient_accumulation_steps=2), dict(gradient_checkpointing=True),
+                    dict(per_device_train_batch_size=1, gradient_accumulation_steps=4, gradient_checkpointing=True)):
+        rows = []
+        train(folder, qkgeom.TrainerCallback(2, to=rows.extend), **options)
+        assert alike(rows, whole), options
+    # A file names the run, and steps go on where a training resumes.
+    file = folder / "trainer.csv"
+    train(folder / "saved", qkgeom.TrainerCallback(1, to=file), max_steps=2, save_strategy="steps", save_steps=2)
+    train(folder / "saved", qkgeom.TrainerCallback(1, to=file), resume=True, save_strategy="steps", save_steps=2)
+    rows = list(csv.DictReader(file.open()))
+    assert [r["step"] for r in rows[::8]] == ["0", "1", "2", "3"] and {r["run"] for r in rows} == {"toy"} and list(rows[0])[0] == "run"
+    assert all(math.isclose(float(r["max_logit"]), w["max_logit"], rel_tol=1e-3) for r, w in zip(rows[16:24], whole[8:]))
+    # Ranks of DDP, each with half of a step's documents.
+    torch.multiprocessing.start_processes(on_trainer_rank, (2, str(folder)), 2, start_method="spawn")
+    first, second = (json.loads((folder / f"ddp-{r}.json").read_text()) for r in (0, 1))
+    assert alike(first, whole) and second == []
+    # Weights & Biases and TensorBoard, where the Trainer reports to them.
+    logged, real = [], sys.modules.get("wandb")
+    sys.modules["wandb"] = types.SimpleNamespace(run=object(), log=logged.append)
+    train(folder, qkgeom.TrainerCallback(2), report_to=["wandb"])
+    train(folder, qkgeom.TrainerCallback(2))
+    sys.modules["wandb"] = real
+    assert [x.pop("train/global_step") for x in logged] == [0, 2] and logged[0] == scalars[0][1]
+    if importlib.util.find_spec("tensorboard") is None:
+        print("left out: scalars in TensorBoard, it is not here")
+        return
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    train(folder / "board", qkgeom.TrainerCallback(2), report_to=["tensorboard"])
+    events = EventAccumulator(str(folder / "board/runs/qkgeom"))
+    events.Reload()
+    assert sorted(events.Tags()["scalars"]) == sorted(scalars[0][1])
+    for name, value in scalars[0][1].items():
+        assert [(e.step, math.isclose(e.value, x, rel_tol=1e-6)) for e, x in zip(events.Scalars(name), (value, scalars[1][1][name]))] == [(0, True), (2, True)]
 
 
-def on_rank(rank, ranks, folder):
-    """Each rank gives its share of 6 documents: one per call in step 0, all in one call in step 1."""
+def on_rank(rank, ranks, folder, sharded):
+    """Each rank gives its share of 6 documents: one per call in step 0, all in one call in step 1. sharded: FSDP2."""
     torch.set_num_threads(1)
     if ranks > 1:
-        torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting-{ranks}", rank=rank, world_size=ranks)
+        torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting-{ranks}-{sharded}", rank=rank, world_size=ranks)
     model, share = llama().train(), 6 // ranks
-    with qkgeom.Monitor(model, every=1, keys=8, to=f"{folder}/rows-{ranks}.csv") as monitor:
+    if sharded:
+        mesh = torch.distributed.init_device_mesh("cpu", (ranks,))
+        for part in (*model.model.layers, model):
+            torch.distributed.fsdp.fully_shard(part, mesh=mesh)
+    with qkgeom.Monitor(model, every=1, keys=8, to=f"{folder}/rows-{ranks}-{sharded}.csv") as monitor:
         for first in range(rank, 6, ranks):
             model(documents(0)[first:first + 1])
         assert len(monitor.step()) == (8 if rank == 0 else 0)
         model(documents(0)[rank * share:(rank + 1) * share])
         monitor.step()
-        if rank != 1:  # a rank without a training call, and one of other lengths
+        if rank != 1 and not sharded:  # a rank without a training call, and one of other lengths
             model(documents(0, 2, 128 - rank))
-        assert len(monitor.step()) == (8 if rank == 0 else 0) and (not monitor.skipped or rank == 0 and ranks == 3)
+        assert len(monitor.step()) == (8 if rank == 0 and not sharded else 0) and (not monitor.skipped or rank == 0 and ranks == 3)
     if ranks > 1:
         torch.distributed.destroy_process_group()
 
 
 def check_ranks(folder):
     tables = []
-    for ranks in (1, 2, 3):
-        torch.multiprocessing.start_processes(on_rank, (ranks, str(folder)), ranks, start_method="spawn")
-        tables.append(list(csv.DictReader((folder / f"rows-{ranks}.csv").open())))
+    for ranks, sharded in ((1, False), (2, False), (3, False), (2, True)):
+        torch.multiprocessing.start_processes(on_rank, (ranks, str(folder), sharded), ranks, start_method="spawn")
+        tables.append(list(csv.DictReader((folder / f"rows-{ranks}-{sharded}.csv").open())))
     assert len(tables[0]) == 24
     for table in tables:
         assert table[:8] == tables[0][:8], "the numbers depend on the number of ranks"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Builds examples/python into this folder with pip, and checks it: arrays, processes, calls, tables, figures and page, captures, the
-# monitor, stubs, the console script; and its source distribution.
+# Builds examples/python into this folder with pip, and checks it: arrays, processes, calls, tables, figures and page, the notebook,
+# exports and predictions, captures, the monitor, stubs, the console script; and its source distribution.
 # Needs python3 with numpy, pyarrow, nanobind, scikit-build-core and mypy:
 # $QKGEOM_PYTHON, the one that tests/run.sh makes in build/python, or the one on the path; skipped if there is none.
 # Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
@@ -46,6 +46,7 @@ rm -r complete/examples/python
 diff -r complete brought/qkgeom-*/tree || { echo "FAILED: the source distribution is not complete"; failures=$((failures + 1)); }
 configured alone "$(echo "$PWD"/brought/qkgeom-*/)" "qkgeom: the sources of $PWD/brought/qkgeom-.*/tree"
 ninja -C alone -t commands all | grep -q 'examples/all/qkgeom ' || { echo "FAILED: it builds no programs"; failures=$((failures + 1)); }
+grep -E '\]\((\.|[a-z]+/)' site/qkgeom-*.dist-info/METADATA && { echo "FAILED: a link of README.md leads nowhere on an index page"; failures=$((failures + 1)); }
 cmp -s "$QKGEOM_SOURCE/LICENSE" site/qkgeom-*.dist-info/licenses/LICENSE || { echo "FAILED: the package has no LICENSE"; failures=$((failures + 1)); }
 # What is missing is said at once, with the packages that have it.
 rm -rf incomplete
@@ -85,12 +86,20 @@ if [[ -e $emulated ]]; then
 else
   echo "left out: tensors on a CUDA device, $emulated was not built"
 fi
+check programs_check.py "$QKGEOM_SOURCE" "$QKGEOM_BIN"
 check plots_check.py "$QKGEOM_SOURCE" "$golden" .
+if "$python" -c 'import matplotlib' 2>/dev/null; then check notebook_check.py "$QKGEOM_SOURCE" statistics; else echo "left out: the notebook, matplotlib is not here"; fi
 typed() { # ARGUMENTS...
   "$python" -m mypy --config-file "$QKGEOM_SOURCE/tests/python/mypy.ini" --cache-dir mypy "$@" >mypy.log 2>&1 || { cat mypy.log; failures=$((failures + 1)); }
 }
 typed -p qkgeom
 typed "$QKGEOM_SOURCE/tests/python/typed_use.py"
+pyright=$(PATH=$(dirname "$python"):$PATH command -v pyright basedpyright | head -n 1)
+if [[ -n $pyright ]]; then
+  "$pyright" --pythonpath "$python" "$QKGEOM_SOURCE/tests/python/typed_use.py" >pyright.log 2>&1 || { cat pyright.log; failures=$((failures + 1)); }
+else
+  echo "left out: what pyright says of typed_use.py, it is not here"
+fi
 script() { # NAME; one that lacks something says so and ends with 77
   "$python" "$QKGEOM_SOURCE/examples/python/$1" >script.log 2>&1
   case $? in

@@ -17,7 +17,7 @@ import qkgeom
 from qkgeom import _plots, _qkgeom
 
 source, golden, folder = map(pathlib.Path, sys.argv[1:])
-capture = qkgeom.open(golden / "long-f32.safetensors")
+capture = qkgeom.open_capture(golden / "long-f32.safetensors", covariance=["diagonal", "joint", "empirical"])
 report = capture.report()
 theirs = folder / "heads-long-f32"
 
@@ -38,7 +38,7 @@ for name, data in drawn:
     assert all(data[w] in shown for w in ("title", "subtitle", "x_label", "y_label")), (name, data["title"], shown[:9])
 figures = dict(drawn)
 # The figures of softmax and loss, from a capture that holds them.
-measured = qkgeom.open(folder / "statistics")
+measured = qkgeom.open_capture(folder / "statistics", covariance="diagonal")
 statistics = _qkgeom.statistics_figures(measured._set, measured.report())
 assert [n for n, _ in statistics] == ["softmax_first", "softmax_entropy", "softmax_distance", "loss"]
 for name, data in statistics:
@@ -69,7 +69,7 @@ if importlib.util.find_spec("matplotlib") is None:
 figure = qkgeom.plot_profile(report)
 lines = [tuple(line.get_ydata()) for line in figure.axes[0].lines]
 for head in report:
-    assert any(np.array_equal(line, head.profiles[0].plasticity, equal_nan=True) for line in lines)
+    assert any(np.array_equal(line, head.profile["diagonal"].plasticity, equal_nan=True) for line in lines)
 points = qkgeom.plot_qk_scatter(capture).axes[0].collections
 assert sorted(tuple(p) for c in points for p in c.get_offsets()) == sorted((h.pca.r_q[0], h.pca.r_k[0]) for h in report)
 mesh = qkgeom.plot_plasticity_map(report).axes[0].collections[0].get_array()
@@ -99,7 +99,7 @@ refused(ValueError, "head: layer 99", lambda: qkgeom.plot_plane(capture, 99, 0))
 refused(ValueError, "--softmax", lambda: qkgeom.plot_softmax_first(capture))
 refused(TypeError, "report must be", lambda: qkgeom.plot_profile("profile"))
 for call in (lambda: qkgeom.plot_plane(report, 0, 0), lambda: qkgeom.plot_loss(report)):
-    refused(TypeError, ["must be a Capture", "qkgeom.open", "not Report"], call)
+    refused(TypeError, ["must be a Capture", "qkgeom.open_capture", "not Report"], call)
 assert figure._repr_png_()[:4] == b"\x89PNG", "a notebook shows the figure without pyplot"
 assert "matplotlib.pyplot" not in sys.modules, "drawing changes no global state"
 
@@ -122,4 +122,4 @@ for table in ("model_columns.csv", "notes.csv"):
     shutil.copy(theirs / table, page)
 checked = subprocess.run([sys.executable, "-B", source / "tests/examples/report_check.py", page], capture_output=True, text=True)
 assert checked.returncode == 0 and checked.stdout.startswith("Cannot be said: AP_drop is 0.076"), checked.stdout[:2000] + checked.stderr
-assert "qkgeom.open([" in (page / "report.html").read_text()
+assert "qkgeom.open_capture([" in (page / "report.html").read_text()

@@ -20,7 +20,7 @@ t = np.arange(600)
 
 
 def value(_=0):
-    return qkgeom.analyse(x, x, t, buckets=100)[0].summaries[0].overall.value
+    return qkgeom.analyse(x, x, t, buckets=100).summary["joint"].overall.value
 
 
 def values_of_children():
@@ -29,7 +29,7 @@ def values_of_children():
         found = list(pool.map(value, range(4), timeout=60))
     with forked.Pool(2, initializer=qkgeom.set_threads, initargs=(1,)) as pool:
         found += pool.map_async(value, range(4)).get(60)
-        found.append(pool.apply_async(qkgeom.analyse, (x, x, t), dict(buckets=100)).get(60)[0].summaries[0].overall.value)
+        found.append(pool.apply_async(qkgeom.analyse, (x, x, t), dict(buckets=100)).get(60).summary["joint"].overall.value)
     return found
 
 
@@ -58,7 +58,7 @@ if __name__ == "__main__":
     models = qkgeom.fit_queries(moments)
     refused(ValueError, "must not call", lambda: qkgeom.plasticity_profile(models, x, x, t, pairs=lambda p: qkgeom.pca(moments)[0].r_q[0]))
     golden = pathlib.Path(__file__).parents[1] / "data/golden/short-bf16.safetensors"
-    refused(ValueError, "must not call", lambda: qkgeom.open(golden, progress=lambda done, total: qkgeom.set_threads(1)).report())
+    refused(ValueError, "must not call", lambda: qkgeom.open_capture(golden, progress=lambda done, total: qkgeom.set_threads(1)).report())
     assert value() > 0, "after the refusal calls run"
 
     # An exception that nobody catches says no more than itself, whatever it holds.

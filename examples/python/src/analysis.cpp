@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // analyse() of arrays, and the steps behind it. Each of the library's templates is instantiated here alone.
 #include <nanobind/stl/variant.h>
+#include <cmath>
 #include <cstring>
 #include <exception>
 
@@ -16,9 +17,15 @@ array_layer::array_layer(nb::handle q_, nb::handle k_, nb::handle positions_, nb
                          nb::handle key_positions_, nb::handle key_documents_, std::optional<index_t> window_)
     : q(q_, "q", readable::host_or_cuda),
       k(k_, "k", readable::host_or_cuda),
-      positions(positions_, "positions", readable::host_or_cuda),
+      positions([&]() -> array_ints {
+        if (!positions_.is_none()) return array_ints(positions_, "positions", readable::host_or_cuda);
+        require(documents_.is_none() && key_positions_.is_none() && q.rows() == k.rows(),
+                "positions may be left out where q and k hold one document, token by token from its first: positions "
+                "are the tokens' numbers in their documents, from 0");
+        return array_ints(q.rows(), 1);
+      }()),
       documents([&]() -> array_ints {
-        if (documents_.is_none()) return array_ints(q.rows());
+        if (documents_.is_none()) return array_ints(q.rows(), 0);
         return array_ints(documents_, "documents", readable::host_or_cuda);
       }()),
       window(window_) {
@@ -26,7 +33,7 @@ array_layer::array_layer(nb::handle q_, nb::handle k_, nb::handle positions_, nb
   if (!key_documents_.is_none())
     key_documents.emplace(key_documents_, "key_documents", readable::host_or_cuda);
   else if (documents_.is_none() && k.rows() != q.rows())
-    key_documents.emplace(k.rows());
+    key_documents.emplace(k.rows(), 0);
   require(q.one_head == k.one_head, "q and k must both be (rows, d) or both (rows, heads, d), but q has ",
           text_of(q.array), " and k ", text_of(k.array));
   require_type(q.element == k.element, "q and k must hold the same type, but q has ", text_of(q.array), " and k ",
@@ -74,8 +81,15 @@ auto run_where_it_lies(const array_layer& rows, const OnDevice& on_device, const
 }
 
 bucket_edges edges_of(const buckets_argument& buckets, index_t length) {
-  if (const auto* edges = std::get_if<std::vector<index_t>>(&buckets)) return bucket_edges(*edges);
-  return uniform_buckets{std::get<index_t>(buckets)}.edges(length);
+  if (!buckets) return uniform_buckets{capture_manifest::sixteenth_of(length)}.edges(length);
+  if (const auto* edges = std::get_if<std::vector<index_t>>(&*buckets)) return bucket_edges(*edges);
+  return uniform_buckets{std::get<index_t>(*buckets)}.edges(length);
+}
+
+/// Returns the scale of scores for the library, whose 0 is 1/sqrt(d).
+double scale_of(const std::optional<double>& score_scale) {
+  require(!score_scale || (*score_scale > 0 && std::isfinite(*score_scale)), "score_scale must be above 0");
+  return score_scale.value_or(0);
 }
 
 /// Notes positions past the context, and those that stand twice where all rows are of one document.
@@ -100,10 +114,11 @@ void note_positions(model_report& report, vector_view<const std::int32_t> positi
 model_report analyse_arrays(nb::object q, nb::object k, nb::object positions, nb::object documents,
                             buckets_argument buckets, std::optional<index_t> context_length,
                             const covariance_argument& covariance, nb::object key_positions, nb::object key_documents,
-                            std::optional<index_t> window, std::string pairs, index_t sampled_pairs, bool heatmap,
-                            std::uint64_t seed, index_t layer, bool rope) {
+                            std::optional<index_t> window, std::optional<double> score_scale, std::string pairs,
+                            index_t sampled_pairs, bool heatmap, std::uint64_t seed, index_t layer, bool rope) {
   const array_layer rows(q, k, positions, documents, key_positions, key_documents, window);
-  const auto options = options_of(buckets, names_of(covariance), pairs, sampled_pairs, heatmap, seed);
+  auto options = options_of(buckets, names_of(covariance), pairs, sampled_pairs, heatmap, seed);
+  options.rotation.score_scale = scale_of(score_scale);
   require(!context_length || *context_length > 0, "context_length must be at least 1 token");
   model_report report;
   report.context_length = context_length.value_or(rows.length());
@@ -142,10 +157,14 @@ layer_moments moments_of(nb::object q, nb::object k, nb::object positions, nb::o
       });
 }
 
+/// Pairs of keys by name, or by their weights.
+using weight_function = nb::typed<nb::callable, double(key_pair)>;
+using pairs_argument = std::variant<std::string, weight_function>;
+
 std::vector<plasticity_profile_result> profiles_of(const std::vector<query_model>& models, nb::object q, nb::object k,
                                                    nb::object positions, nb::object documents, nb::object key_positions,
                                                    nb::object key_documents, std::optional<index_t> window,
-                                                   nb::object pairs, bool heatmap, bool across_documents) {
+                                                   const pairs_argument& pairs, bool heatmap, bool across_documents) {
   const array_layer rows(q, k, positions, documents, key_positions, key_documents, window);
   std::exception_ptr failure;  // of the weight: set and read with the GIL held
   const auto weight = [&](const key_pair& p) {
@@ -153,7 +172,7 @@ std::vector<plasticity_profile_result> profiles_of(const std::vector<query_model
     if (failure) throw interrupted{};
     const calling_back mark;
     try {
-      const nb::object given = pairs(p);
+      const nb::object given = std::get<weight_function>(pairs)(p);
       double w = 0;
       if (nb::try_cast(given, w)) return w;
       require_type(false, "pairs must return the weight of a pair, a number, not ", class_name_of(given));
@@ -162,10 +181,8 @@ std::vector<plasticity_profile_result> profiles_of(const std::vector<query_model
     }
     throw interrupted{};
   };
-  std::string name;
-  const bool named = nb::try_cast(pairs, name);
-  require_type(named || PyCallable_Check(pairs.ptr()),
-               "pairs must be 'all', 'prefix_uniform' or a function of a KeyPair that returns its weight");
+  const auto* named = std::get_if<std::string>(&pairs);
+  const std::string name = named ? *named : "";
   require(!named || name == "all" || name == "prefix_uniform", "pairs must be all, prefix_uniform or a function, not ",
           name);
   require(named || !rows.on_cuda(),
@@ -259,54 +276,57 @@ void bind_analysis(nb::module_& m) {
   bind_moments(m);
   bind_models(m);
   const auto none = nb::none();
-  const covariance_argument usual(std::vector<std::string>{"diagonal", "joint", "empirical"});
-  m.def("analyse", &analyse_arrays, nb::arg("q"), nb::arg("k"), nb::arg("positions"), nb::arg("documents") = none,
-        nb::arg("buckets") = buckets_argument(index_t{512}), nb::arg("context_length") = none,
-        nb::arg("covariance") = usual, nb::kw_only(), nb::arg("key_positions") = none, nb::arg("key_documents") = none,
-        nb::arg("window") = none, nb::arg("pairs") = "all", nb::arg("sampled_pairs") = 0, nb::arg("heatmap") = true,
-        nb::arg("seed") = 0, nb::arg("layer") = 0, nb::arg("rope") = true,
-        "PCA (4.2), rotation (4.3 to 4.6) and plasticity (4.4) of one head or of the heads of a layer.\n\n"
-        "q: (n, d), or (n, query heads, d); k: (n, d) or (n, key heads, d): rows after the rotary embedding, float64,\n"
-        "float32, float16 or bfloat16, viewed without a copy at any stride of rows and heads.\n"
-        "positions, documents: (n) int32 or int64, tokens from 0 and ids; documents=None: one document.\n"
-        "buckets: width of the query buckets in tokens, or their edges. context_length: L in tokens; None: one past\n"
-        "the last position. covariance: a query model, or several, of which the first is the headline, and 'empirical' "
-        "for the\n"
-        "observed queries. key_positions, key_documents: (keys), where keys stand elsewhere than queries.\n"
-        "window: tokens of a sliding window. pairs: 'all', 'per_document' or 'prefix_uniform' (Definition 4.3).\n"
-        "sampled_pairs: pairs drawn per query bucket, with seed; 0: all are used. heatmap: also plasticity by the\n"
-        "distance of two keys and of the query. layer, rope: stand in the tables; rope=False: a layer without rotary\n"
-        "embedding (NoPE).\n"
-        "Raises ValueError or TypeError that names the argument.");
-  m.def("accumulate", &moments_of, nb::arg("q"), nb::arg("k"), nb::arg("positions"), nb::arg("documents") = none,
-        nb::arg("buckets") = buckets_argument(index_t{512}), nb::arg("context_length") = none, nb::kw_only(),
-        nb::arg("key_positions") = none, nb::arg("key_documents") = none,
-        "Mergeable moments of the rows, in float64; arguments as those of analyse.");
+  m.def(
+      "analyse", &analyse_arrays, nb::arg("q"), nb::arg("k"), nb::arg("positions") = none, nb::arg("documents") = none,
+      nb::arg("buckets") = none, nb::arg("context_length") = none, nb::arg("covariance") = "joint", nb::kw_only(),
+      nb::arg("key_positions") = none, nb::arg("key_documents") = none, nb::arg("window") = none,
+      nb::arg("score_scale") = none, nb::arg("pairs") = "all", nb::arg("sampled_pairs") = 0, nb::arg("heatmap") = true,
+      nb::arg("seed") = 0, nb::arg("layer") = 0, nb::arg("rope") = true,
+      "PCA (4.2), rotation (4.3 to 4.6) and plasticity (4.4) of one head or of the heads of a layer.\n\n"
+      "q: queries (n, d), or (n, query heads, d), after the rotary embedding.\n"
+      "k: keys (n, d), or (n, key heads, d). Rows of float64, float32, float16 or bfloat16 are viewed without a copy\n"
+      "at any stride of rows and heads; lists and integers are copied as float64.\n"
+      "positions: (n) integers, tokens from 0; None: the rows are one document, token by token.\n"
+      "documents: (n) integers, ids of documents; None: one document.\n"
+      "buckets: width of the query buckets in tokens, or their edges; None: a sixteenth of the context.\n"
+      "context_length: L in tokens; None: one past the last position.\n"
+      "covariance: 'diagonal', 'full', 'joint' or 'linear_drift', or several, of which the first is the headline, and\n"
+      "'empirical' for the observed queries, which take longer than a query model.\n"
+      "key_positions, key_documents: (keys), where keys stand elsewhere than queries.\n"
+      "window: tokens of a sliding window. score_scale: what the softmax multiplies q . k by; None: 1/sqrt(d).\n"
+      "pairs: 'all', 'per_document' or 'prefix_uniform' (Definition 4.3).\n"
+      "sampled_pairs: pairs drawn per query bucket, with seed; 0: all are used. heatmap: also plasticity by the\n"
+      "distance of two keys and of the query. layer, rope: stand in the tables; rope=False: a layer without rotary\n"
+      "embedding (NoPE).\n"
+      "Raises ValueError or TypeError that names the argument.");
+  m.def("accumulate", &moments_of, nb::arg("q"), nb::arg("k"), nb::arg("positions") = none, nb::arg("documents") = none,
+        nb::arg("buckets") = none, nb::arg("context_length") = none, nb::kw_only(), nb::arg("key_positions") = none,
+        nb::arg("key_documents") = none, "Mergeable moments of the rows, in float64; arguments as those of analyse.");
   m.def(
       "pca", [](const layer_moments& x) { return run([&](cpu_context& c) { return pca(c, x); }); }, nb::arg("moments"),
       "PCA of pooled queries and keys (4.2), one result per query head.");
   m.def(
       "planar_rotation",
-      [](const layer_moments& x, std::optional<index_t> length, double scale) {
-        return run([&](cpu_context& c) {
-          return planar_rotation(c, x, {.context_length = length.value_or(0), .score_scale = scale});
-        });
+      [](const layer_moments& x, std::optional<index_t> length, std::optional<double> score_scale) {
+        const rotation_options options{.context_length = length.value_or(0), .score_scale = scale_of(score_scale)};
+        return run([&](cpu_context& c) { return planar_rotation(c, x, options); });
       },
-      nb::arg("moments"), nb::arg("context_length") = none, nb::arg("score_scale") = 0.0,
+      nb::arg("moments"), nb::arg("context_length") = none, nb::arg("score_scale") = none,
       "Drift axis a, separation axis b and bias strength (4.3 to 4.6), one result per query head.\n\n"
-      "score_scale: what the softmax multiplies q . k by; 0: 1/sqrt(d).");
+      "score_scale: what the softmax multiplies q . k by; None: 1/sqrt(d).");
   m.def(
       "fit_queries",
       [](const layer_moments& x, const std::string& covariance, bool no_drift) {
         const auto kind = covariance_of(covariance);
         return run([&](cpu_context& c) { return fit_queries(c, x, {.covariance = kind, .no_drift = no_drift}); });
       },
-      nb::arg("moments"), nb::arg("covariance") = "diagonal", nb::arg("no_drift") = false,
-      "Gaussian query models (4.9 to 4.12), one per query head: diagonal, full, joint or linear_drift.");
+      nb::arg("moments"), nb::arg("covariance") = "joint", nb::arg("no_drift") = false,
+      "Gaussian query models (4.9 to 4.12), one per query head.\n\ncovariance: 'diagonal', 'full', 'joint' or "
+      "'linear_drift'. no_drift: without the drift of the mean.");
   m.def(
-      "plasticity_profile", &profiles_of, nb::arg("models"), nb::arg("q"), nb::arg("k"), nb::arg("positions"),
+      "plasticity_profile", &profiles_of, nb::arg("models"), nb::arg("q"), nb::arg("k"), nb::arg("positions") = none,
       nb::arg("documents") = none, nb::kw_only(), nb::arg("key_positions") = none, nb::arg("key_documents") = none,
-      nb::arg("window") = none, nb::arg("pairs") = nb::object(nb::str("all")), nb::arg("heatmap") = false,
+      nb::arg("window") = none, nb::arg("pairs") = "all", nb::arg("heatmap") = false,
       nb::arg("across_documents") = false,
       "Mean pairwise plasticity PP = 4 Phi(z) Phi(-z) (4.7, 4.8) per query bucket, one profile per model.\n\n"
       "models: those of fit_queries for the same heads. pairs: 'all', 'prefix_uniform' (Definition 4.3), or a\n"

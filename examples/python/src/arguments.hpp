@@ -11,6 +11,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -70,20 +71,32 @@ inline bool on_cuda(const any_array& x) { return x.device_type() == nb::device::
 /// Which memory a call reads.
 enum class readable { host, host_or_cuda };
 
-/// An array that Python holds in memory that the call reads, without a copy. Throws TypeError or `error`, naming the
-/// argument.
+/// Casts x to an array of numbers without a copy, or what numpy.asarray makes of it: lists, ranges, columns of pandas.
+inline bool cast_array(nb::handle x, any_array& a) {
+  if (nb::try_cast(x, a, false) && a.is_valid()) return true;
+  try {
+    const nb::object made = nb::module_::import_("numpy").attr("asarray")(x);
+    return nb::try_cast(made, a, false) && a.is_valid();
+  } catch (const nb::python_error&) {  // rows of different lengths
+    return false;
+  }
+}
+
+/// An array that Python holds in memory that the call reads, without a copy where it can be viewed. Throws TypeError or
+/// `error`, naming the argument.
 inline any_array take_array(nb::handle x, const char* name, readable memory) {
   any_array a;
   if (nb::hasattr(x, "requires_grad") && nb::cast<bool>(x.attr("requires_grad")))
     fail(name, " is part of a graph of gradients: pass ", name, ".detach()");
   require(class_name_of(x) != "MaskedArray", name, " is a masked array, whose mask is not read: pass ", name,
           ".filled(...), or the rows that count");
-  if (!nb::try_cast(x, a, false) || !a.is_valid()) {
+  if (!cast_array(x, a)) {
     auto found = class_name_of(x);
-    if (found == "list" || found == "tuple") found += ": numpy.asarray makes one";
     if (nb::hasattr(x, "dtype")) found += " of dtype " + nb::cast<std::string>(nb::str(nb::object(x.attr("dtype"))));
-    require_type(false, name, " must be an array of numbers (NumPy, PyTorch, JAX: the array protocol or DLPack), not ",
-                 found);
+    require_type(
+        false, name,
+        " must be an array of numbers (NumPy, PyTorch, JAX: the array protocol or DLPack) or a list of them, not ",
+        found);
   }
   if (memory == readable::host_or_cuda && on_cuda(a))
     cuda_library(name);  // or throws
@@ -93,7 +106,13 @@ inline any_array take_array(nb::handle x, const char* name, readable memory) {
   return a;
 }
 
-/// Rows of one head (n, d) or of a layer (n, heads, d), viewed where they lie.
+/// Returns whether the elements are integers, signed or not.
+inline bool holds_integers(const any_array& x) {
+  const auto code = static_cast<nb::dlpack::dtype_code>(x.dtype().code);
+  return code == nb::dlpack::dtype_code::Int || code == nb::dlpack::dtype_code::UInt;
+}
+
+/// Rows of one head (n, d) or of a layer (n, heads, d), viewed where they lie; integers are copied as f64.
 struct array_rows {
   any_array array;
   const char* name;
@@ -102,6 +121,8 @@ struct array_rows {
 
   array_rows(nb::handle x, const char* of, readable memory = readable::host)
       : array(take_array(x, of, memory)), name(of) {
+    if (holds_integers(array) && !on_cuda(array))
+      array = take_array(nb::module_::import_("numpy").attr("asarray")(x, "float64"), of, memory);
     const auto t = array.dtype();
     const auto code = static_cast<nb::dlpack::dtype_code>(t.code);
     one_head = array.ndim() == 2;
@@ -129,41 +150,51 @@ struct array_rows {
   }
 };
 
-/// Integers (n) in host memory: i32 in place, i64 converted, those of a CUDA device copied.
+/// Integers (n) in host memory: i32 in place, other types converted, those of a CUDA device copied.
 class array_ints {
  public:
   array_ints(nb::handle x, const char* name, readable memory = readable::host) : array_(take_array(x, name, memory)) {
     const auto t = array_.dtype();
-    const bool integers = static_cast<nb::dlpack::dtype_code>(t.code) == nb::dlpack::dtype_code::Int;
-    require_type(integers && (t.bits == 32 || t.bits == 64), name, " must hold int32 or int64, but it has ",
-                 text_of(array_));
+    require_type(holds_integers(array_), name, " must hold integers, but it has ", text_of(array_));
     require(array_.ndim() == 1, name, " must be (rows), but it has ", text_of(array_));
     const auto n = static_cast<index_t>(array_.shape(0));
     const index_t step = n > 1 ? array_.stride(0) : 1;
     const void* data = array_.data();
-    std::vector<std::int64_t> copied;
+    std::vector<std::int64_t> copied;  // in 64-bit steps, for its alignment
     if (on_cuda(array_)) {
       require(step == 1, name, " on a device must have no gaps, but it has ", text_of(array_));
       copied.resize(n);
       copy_to_host(array_, copied.data(), n * (t.bits / 8), name);
       data = copied.data();
     }
-    if (t.bits == 32 && step == 1 && copied.empty()) {
+    const bool is_signed = static_cast<nb::dlpack::dtype_code>(t.code) == nb::dlpack::dtype_code::Int;
+    if (is_signed && t.bits == 32 && step == 1 && copied.empty()) {
       view_ = {static_cast<const std::int32_t*>(data), n};
       return;
     }
     own_.resize(n);
-    for (index_t i = 0; i < n; ++i) {
-      const std::int64_t v = t.bits == 32 ? static_cast<const std::int32_t*>(data)[i * step]
-                                          : static_cast<const std::int64_t*>(data)[i * step];
-      require(v >= std::numeric_limits<std::int32_t>::min() && v <= std::numeric_limits<std::int32_t>::max(), name,
-              " holds ", v, " at row ", i, ", which 32 bits do not hold");
-      own_[i] = static_cast<std::int32_t>(v);
-    }
+    const auto convert = [&]<class Int>(Int) {
+      for (index_t i = 0; i < n; ++i) {
+        const Int v = static_cast<const Int*>(data)[i * step];
+        require(std::in_range<std::int32_t>(v), name, " holds ", +v, " at row ", i, ", which 32 bits do not hold");
+        own_[i] = static_cast<std::int32_t>(v);
+      }
+    };
+    if (t.bits == 8)
+      is_signed ? convert(std::int8_t{}) : convert(std::uint8_t{});
+    else if (t.bits == 16)
+      is_signed ? convert(std::int16_t{}) : convert(std::uint16_t{});
+    else if (t.bits == 32)
+      is_signed ? convert(std::int32_t{}) : convert(std::uint32_t{});
+    else
+      is_signed ? convert(std::int64_t{}) : convert(std::uint64_t{});
     view_ = {own_.data(), n};
   }
-  /// n zeros.
-  explicit array_ints(index_t n) : own_(n) { view_ = {own_.data(), n}; }
+  /// The multiples 0, step, 2 step, ... of `step`, n of them.
+  array_ints(index_t n, std::int32_t step) : own_(n) {
+    for (index_t i = 0; i < n; ++i) own_[i] = static_cast<std::int32_t>(i) * step;
+    view_ = {own_.data(), n};
+  }
   array_ints(const array_ints&) = delete;
 
   vector_view<const std::int32_t> view() const { return view_; }
@@ -214,8 +245,8 @@ struct array_layer {
   }
 };
 
-/// Query buckets: a width in tokens, or ascending edges.
-using buckets_argument = std::variant<index_t, std::vector<index_t>>;
+/// Query buckets: a width in tokens, or ascending edges; no value: the capture's own, or a sixteenth of the context.
+using buckets_argument = std::optional<std::variant<index_t, std::vector<index_t>>>;
 
 /// Adds a note on results that are missing.
 inline void note_missing(model_report& report, const std::string& text) {
@@ -248,9 +279,8 @@ inline covariance_kind covariance_of(const std::string& name) {
 }
 
 /// The options that `analyse` and `open` share.
-inline analysis_options options_of(const std::optional<buckets_argument>& buckets,
-                                   const std::vector<std::string>& covariance, const std::string& pairs,
-                                   index_t sampled_pairs, bool heatmap, std::uint64_t seed) {
+inline analysis_options options_of(const buckets_argument& buckets, const std::vector<std::string>& covariance,
+                                   const std::string& pairs, index_t sampled_pairs, bool heatmap, std::uint64_t seed) {
   analysis_options o;
   if (const auto* edges = buckets ? std::get_if<std::vector<index_t>>(&*buckets) : nullptr) o.bucket_edges = *edges;
   if (const auto* width = buckets ? std::get_if<index_t>(&*buckets) : nullptr) {

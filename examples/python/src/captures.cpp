@@ -18,7 +18,7 @@ namespace qkgeom::python {
 
 namespace {
 
-model_report analyse_capture(const capture_set& source, std::optional<buckets_argument> buckets,
+model_report analyse_capture(const capture_set& source, const buckets_argument& buckets,
                              std::vector<std::string> covariance, std::string pairs, index_t sampled_pairs,
                              bool heatmap, std::uint64_t seed, std::vector<std::pair<index_t, index_t>> heads,
                              nb::object progress) {
@@ -74,7 +74,7 @@ struct packed_side {
   }
 };
 
-void write_capture(const std::string& folder, const std::string& manifest_json, nb::list layers) {
+void write_capture(const std::string& folder, const std::string& manifest_json, nb::list layers, nb::dict statistics) {
   auto manifest = parse_manifest(manifest_json, "manifest");
   std::vector<std::unique_ptr<packed_side>> sides;
   std::vector<layer_to_write> out;
@@ -87,10 +87,16 @@ void write_capture(const std::string& folder, const std::string& manifest_json, 
     require(q.rows.element == k.rows.element, "q and k of a layer must hold the same type");
     out.push_back({nb::cast<index_t>(one[0]), q.rows.element, q.to_write(), k.to_write()});
   }
+  std::vector<nb::ndarray<const double, nb::c_contig, nb::device::cpu>> arrays;
+  std::vector<tensor_to_write> extra;
+  for (const auto& [name, x] : statistics) {
+    const auto& a = arrays.emplace_back(nb::cast<nb::ndarray<const double, nb::c_contig, nb::device::cpu>>(x));
+    extra.push_back(tensor_of(nb::cast<std::string>(name), {a.shape_ptr(), a.shape_ptr() + a.ndim()}, a.data()));
+  }
   const nb::gil_scoped_release released;
   const auto documents = manifest.documents.value_or(std::vector<captured_document>{});
   capture_writer writer(folder, manifest);
-  writer.add_shard(documents, out);
+  writer.add_shard(documents, out, extra);
   writer.finish();
 }
 
@@ -118,7 +124,7 @@ void bind_captures(nb::module_& m) {
       .def_prop_ro("layers", [](const capture_set& c) { return c.layers(); })
       .def_prop_ro("manifest_json", [](const capture_set& c) { return manifest_text(c.manifest(), -1); })
       .def("analyse", &analyse_capture, nb::arg("buckets") = nb::none(),
-           nb::arg("covariance") = std::vector<std::string>{"diagonal", "joint", "empirical"}, nb::arg("pairs") = "all",
+           nb::arg("covariance") = std::vector<std::string>{"joint"}, nb::arg("pairs") = "all",
            nb::arg("sampled_pairs") = 0, nb::arg("heatmap") = true, nb::arg("seed") = 0,
            nb::arg("heads") = std::vector<std::pair<index_t, index_t>>{}, nb::arg("progress") = nb::none(),
            "The analysis that `qkgeom heads` runs; progress(done, total) is called after each layer.");
@@ -133,8 +139,11 @@ void bind_captures(nb::module_& m) {
         nb::arg("tokens"), nb::arg("seed"), nb::arg("document"), nb::arg("layer"), nb::arg("side"),
         "Positions (n) that qkgeom capture keeps of a document of so many tokens (4.1.2).");
   m.def("write_capture", &write_capture, nb::arg("folder"), nb::arg("manifest_json"), nb::arg("layers"),
-        nb::sig("def write_capture(folder: str, manifest_json: str, layers: list[tuple[typing.Any, ...]]) -> None"),
-        "Writes a capture of one shard; layers: (number, q, q_positions, q_documents, k, k_positions, k_documents).");
+        nb::arg("statistics"),
+        nb::sig("def write_capture(folder: str, manifest_json: str, layers: list[tuple[typing.Any, ...]], statistics: "
+                "typing.Mapping[str, typing.Any]) -> None"),
+        "Writes a capture of one shard; layers: (number, q, q_positions, q_documents, k, k_positions, k_documents);\n"
+        "statistics: f64 tensors of the softmax and the losses by name (docs/formats.md).");
 }
 
 }  // namespace qkgeom::python

@@ -12,5 +12,6 @@ NB_MODULE(_qkgeom, m) {
   qkgeom::python::bind_captures(m);
 #ifdef QKGEOM_PYTHON_PAGES
   qkgeom::python::bind_pages(m);
+  qkgeom::python::bind_programs(m);
 #endif
 }

@@ -24,6 +24,15 @@ void bind_results(nb::module_& m);
 void bind_analysis(nb::module_& m);
 void bind_captures(nb::module_& m);
 void bind_pages(nb::module_& m);
+void bind_programs(nb::module_& m);
+
+/// An array of NumPy's that owns the values.
+template <class T>
+nb::ndarray<nb::numpy, T> array_of(std::vector<T> values, const shape_type& shape) {
+  auto* const kept = new std::vector<T>(std::move(values));
+  const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return {kept->data(), shape.size(), shape.data(), owner};
+}
 
 /// A class whose fields have the C++ names; its repr shows them.
 template <class T>
@@ -42,9 +51,14 @@ class record : public nb::class_<T> {
     (pickled_members<T>.push_back([members](pickle& p, T& x) { exchange(p, x.*members); }), ...);
     return *this;
   }
-  template <class F>
-  record& field(const char* name, F&& member, const char* doc = nullptr) {
-    return doc ? named(name).read(name, std::forward<F>(member), doc) : named(name).read(name, std::forward<F>(member));
+  template <class F, class... Doc>
+  record& field(const char* name, F&& member, const Doc&... doc) {
+    named(name);
+    if constexpr (std::is_member_object_pointer_v<std::remove_cvref_t<F>>)
+      kept(member).def_ro(name, member, doc...);
+    else
+      this->def_prop_ro(name, std::forward<F>(member), nb::rv_policy::automatic, doc...);
+    return *this;
   }
   /// A vector of the record as an array that views it; shape(record) gives its shape, by default (n).
   record& array(const char* name, std::vector<double> T::*values, const char* doc) {
@@ -68,14 +82,6 @@ class record : public nb::class_<T> {
  private:
   record& named(const char* name) {
     this->attr("_fields") = nb::object(this->attr("_fields")) + nb::make_tuple(name);
-    return *this;
-  }
-  template <class F, class... Doc>
-  record& read(const char* name, F&& member, const Doc&... doc) {
-    if constexpr (std::is_member_object_pointer_v<std::remove_cvref_t<F>>)
-      kept(member).def_ro(name, member, doc...);
-    else
-      this->def_prop_ro(name, std::forward<F>(member), doc...);
     return *this;
   }
 };

@@ -2,8 +2,11 @@
 // The result classes: small, with the fields of the C++ structures.
 #include <nanobind/stl/variant.h>
 
+#include <cmath>
+
 #include "python.hpp"
 #include "qkgeom/report/head_tables.hpp"
+#include "qkgeom/report/model_summary.hpp"
 #include "table.hpp"
 
 namespace qkgeom::python {
@@ -21,6 +24,26 @@ void exchange_covariance(pickle& p, plasticity_profile_result& x) {
     if (name == name_of(kind)) x.covariance = name_of(kind);
 }
 
+/// Reads a member of the buckets of a profile as an array (buckets).
+template <class T>
+auto of_buckets(T profile_bucket::*member) {
+  return [member](const plasticity_profile_result& p) {
+    std::vector<T> values;
+    for (const auto& b : p.buckets) values.push_back(b.*member);
+    return array_of(std::move(values), {p.buckets.size()});
+  };
+}
+
+/// Reads a member of the buckets of a profile as an array (buckets, documents).
+auto of_documents(std::vector<double> profile_bucket::*member) {
+  return [member](const plasticity_profile_result& p) {
+    std::vector<double> values;
+    for (const auto& b : p.buckets) values.insert(values.end(), (b.*member).begin(), (b.*member).end());
+    const auto documents = p.buckets.empty() ? 0 : values.size() / p.buckets.size();
+    return array_of(std::move(values), {p.buckets.size(), documents});
+  };
+}
+
 void bind_profiles(nb::module_& m) {
   record<estimate>(m, "Estimate", "A number and its standard error; NaN where there is none.")
       .field("value", &estimate::value)
@@ -32,18 +55,11 @@ void bind_profiles(nb::module_& m) {
       .field("last20", &profile_summary::last20, "over [0.8 L, L)")
       .field("drop", &profile_summary::drop, "first20 - last20")
       .field("pairs", &profile_summary::pairs);
-  record<profile_bucket>(m, "ProfileBucket", "Attention plasticity of one query bucket.")
-      .field("start", &profile_bucket::start, "tokens")
-      .field("end", &profile_bucket::end, "tokens")
-      .field("queries", &profile_bucket::queries)
-      .field("queries_used", &profile_bucket::queries_used)
-      .field("pairs", &profile_bucket::pairs)
-      .field("plasticity", &profile_bucket::plasticity, "mean of PP = 4 Phi(z) Phi(-z) (4.7, 4.8); NaN without pairs")
-      .field("standard_error", &profile_bucket::standard_error, "jackknife over documents, given the query model")
-      .field("drawn", &profile_bucket::drawn)
-      .field("sampling_error", &profile_bucket::sampling_error)
-      .array("document_sum", &profile_bucket::document_sum, "(documents)")
-      .array("document_weight", &profile_bucket::document_weight, "(documents)");
+  pickled_members<profile_bucket> = {[](pickle& p, profile_bucket& x) {
+    const auto all = [&](auto&... members) { (exchange(p, members), ...); };
+    all(x.start, x.end, x.queries, x.queries_used, x.pairs, x.plasticity, x.standard_error, x.document_sum,
+        x.document_weight, x.drawn, x.sampling_error);
+  }};
   const auto square = [](const plasticity_heatmap& h) { return shape_type(2, static_cast<std::size_t>(h.width)); };
   record<plasticity_heatmap>(m, "Heatmap", "Plasticity by key distance |t_i - t_j| and query distance, in tokens.")
       .field("cell", &plasticity_heatmap::cell, "cell width, tokens")
@@ -57,18 +73,21 @@ void bind_profiles(nb::module_& m) {
           "covariance", [](const plasticity_profile_result& p) { return text(p.covariance); },
           "the query model, or empirical")
       .field("documents", &plasticity_profile_result::documents, "ids of the document sums; -1: all as one")
-      .field("buckets", &plasticity_profile_result::buckets)
+      .field("start", of_buckets(&profile_bucket::start), "(buckets) first token")
+      .field("end", of_buckets(&profile_bucket::end), "(buckets) tokens, excluded")
+      .field("queries", of_buckets(&profile_bucket::queries), "(buckets)")
+      .field("pairs", of_buckets(&profile_bucket::pairs), "(buckets)")
+      .field("plasticity", of_buckets(&profile_bucket::plasticity),
+             "(buckets) mean of PP = 4 Phi(z) Phi(-z) (4.7, 4.8); NaN without pairs")
+      .field("standard_error", of_buckets(&profile_bucket::standard_error),
+             "(buckets) jackknife over documents, given the query model")
+      .field("sampling_error", of_buckets(&profile_bucket::sampling_error),
+             "(buckets) what drawing pairs adds to the error; 0: all pairs")
+      .field("document_sum", of_documents(&profile_bucket::document_sum), "(buckets, documents) sums of PP")
+      .field("document_weight", of_documents(&profile_bucket::document_weight), "(buckets, documents) pairs")
       .field("heatmap", &plasticity_profile_result::heatmap)
       .field("model", &plasticity_profile_result::model, "fingerprint of the query model")
-      .kept(&plasticity_profile_result::documents_weigh_same)
-      .def_prop_ro(
-          "plasticity",
-          [](const plasticity_profile_result& p) {
-            std::vector<double> v;
-            for (const auto& b : p.buckets) v.push_back(b.plasticity);
-            return v;
-          },
-          "(buckets) the buckets' plasticity")
+      .kept(&plasticity_profile_result::documents_weigh_same, &plasticity_profile_result::buckets)
       .def(
           "summarize", [](const plasticity_profile_result& p, index_t length) { return summarize(p, length); },
           nb::arg("context_length"), "Means over the context of that many tokens and over its ends (4.4.5).");
@@ -130,6 +149,46 @@ void bind_geometry(nb::module_& m) {
       .field("score_sd_logits", &rotation_result::score_sd_logits);
 }
 
+nb::dict profile_dict(nb::handle head) {
+  nb::dict all;
+  for (const nb::handle p : head.attr("_profiles")) all[p.attr("covariance")] = p;
+  if (const nb::object p = head.attr("_empirical"); !p.is_none()) all["empirical"] = p;
+  return all;
+}
+
+nb::dict summary_dict(nb::handle head) {
+  nb::dict all;
+  const auto summaries = head.attr("_summaries");
+  std::size_t i = 0;
+  for (const nb::handle p : head.attr("_profiles")) all[p.attr("covariance")] = summaries[i++];
+  for (const char* name : {"empirical_summary", "empirical_unbiased"})
+    if (const nb::object s = head.attr((std::string("_") + name).c_str()); !s.is_none())
+      all[s.is(head.attr("_empirical_summary")) ? "empirical" : name] = s;
+  return all;
+}
+
+/// Means over the heads of a report by query model.
+nb::dict mean_summaries(const model_report& r) {
+  nb::dict all;
+  if (r.heads.empty()) return all;
+  std::vector<const plasticity_profile_result*> profiles(r.heads.size());
+  const auto add = [&](const std::string& name, const auto& profile_of) {
+    for (std::size_t h = 0; h < profiles.size(); ++h) profiles[h] = &profile_of(r.heads[h]);
+    all[name.c_str()] = mean_over_heads(profiles, r.context_length);
+  };
+  for (std::size_t i = 0; i < r.heads[0].profiles.size(); ++i)
+    add(
+        text(r.heads[0].profiles[i].covariance), [i](const head_report& h) -> auto& { return h.profiles[i]; });
+  if (!r.heads[0].empirical) return all;
+  add(
+      "empirical", [](const head_report& h) -> auto& { return *h.empirical; });
+  std::vector<plasticity_profile_result> corrected;
+  for (const auto& h : r.heads) corrected.push_back(unbiased(*h.empirical));
+  add(
+      "empirical_unbiased", [&](const head_report& h) -> auto& { return corrected[&h - r.heads.data()]; });
+  return all;
+}
+
 void bind_reports(nb::module_& m) {
   record<report_note>(m, "Note", "Something odd about a capture or its analysis.")
       .field("name", &report_note::name)
@@ -149,17 +208,25 @@ void bind_reports(nb::module_& m) {
       .field("beta_pos", &head_report::beta_pos, "drift per token")
       .field("sigma2_pos", &head_report::sigma2_pos)
       .field("r2_pos", &head_report::r2_pos)
-      .field("profiles", &head_report::profiles, "one per query model; the first is the headline")
-      .field("summaries", &head_report::summaries, "of profiles")
-      .field("empirical", &head_report::empirical, "plug-in form of the observed queries")
-      .field("empirical_summary", &head_report::empirical_summary)
-      .field("empirical_unbiased", &head_report::empirical_unbiased);
+      .field("profile", profile_dict, nb::sig("def profile(self, /) -> dict[str, Profile]"),
+             "by query model, the first being the headline, and 'empirical' (plug-in form) where it was asked for")
+      .field("summary", summary_dict, nb::sig("def summary(self, /) -> dict[str, ProfileSummary]"),
+             "as `profile`, and 'empirical_unbiased', n/(n-1) times the plug-in form")
+      .kept(&head_report::profiles, &head_report::summaries, &head_report::empirical, &head_report::empirical_summary,
+            &head_report::empirical_unbiased)
+      .def_ro("_profiles", &head_report::profiles)
+      .def_ro("_summaries", &head_report::summaries)
+      .def_ro("_empirical", &head_report::empirical)
+      .def_ro("_empirical_summary", &head_report::empirical_summary)
+      .def_ro("_empirical_unbiased", &head_report::empirical_unbiased);
   record<model_report>(m, "Report", "All heads that were analysed, by layer, then query head.")
       .field("model", &model_report::model)
       .field("context_length", &model_report::context_length, "tokens")
       .field(
           "buckets", [](const model_report& r) { return r.buckets.edges(); }, "edges of the query buckets, tokens")
       .field("heads", &model_report::heads)
+      .field("summary", mean_summaries, nb::sig("def summary(self, /) -> dict[str, ProfileSummary]"),
+             "means over the heads, by query model as `HeadReport.summary`; errors leave a document out of all heads")
       .field("moment_tokens", &model_report::moment_tokens)
       .field("rope_stage", &model_report::rope_stage)
       .field("notes", &model_report::notes)
@@ -188,7 +255,7 @@ void bind_reports(nb::module_& m) {
                 ("layer " + std::to_string(layer) + " head " + std::to_string(head) + " is not in this report")
                     .c_str());
           },
-          nb::rv_policy::reference_internal, nb::arg("layer"), nb::arg("head"),
+          nb::rv_policy::reference_internal, nb::arg("layer"), nb::arg("q_head"),
           "The report of a query head by its numbers in the model.")
       .def(
           "table",
@@ -200,7 +267,10 @@ void bind_reports(nb::module_& m) {
               if (name == known) return table(make(r));
             fail("name must be heads, qk, rotated, profile, heatmap or bins, not ", name);
           },
-          nb::arg("name"), "The rows of NAME.csv: heads, qk, rotated, profile, heatmap or bins (docs/columns.md).")
+          nb::arg("name"),
+          nb::sig("def table(self, name: typing.Literal['heads', 'qk', 'rotated', 'profile', 'heatmap', 'bins']) -> "
+                  "Table"),
+          "The rows of NAME.csv: heads, qk, rotated, profile, heatmap or bins (docs/columns.md).")
       .def(
           "write",
           [](const model_report& r, const std::string& folder) {
@@ -220,6 +290,45 @@ nb::list values_of(const table::column& c) {
     values.append(whole && c.kind == 3 ? nb::cast(static_cast<double>(*whole)) : nb::cast(cell));  // one type a column
   }
   return values;
+}
+
+/// The cells of a column as an array: text, or numbers in which NaN stands for null.
+nb::object column_array(const table::column& c) {
+  const auto numbers = [&]<class T>(T null) {
+    std::vector<T> values;
+    for (const auto& cell : c.cells)
+      values.push_back(std::visit(
+          [&](const auto& x) {
+            if constexpr (std::is_arithmetic_v<std::decay_t<decltype(x)>>) return static_cast<T>(x);
+            return null;
+          },
+          cell));
+    const auto n = values.size();
+    return nb::cast(array_of(std::move(values), {n}));
+  };
+  if (c.kind == 4) {
+    nb::list words;
+    for (const auto& cell : c.cells) words.append(cell.index() == 4 ? std::get<std::string>(cell) : std::string());
+    return nb::module_::import_("numpy").attr("array")(words, nb::arg("dtype") = "str");
+  }
+  if (c.kind == 1 && !c.may_be_missing) return numbers(std::uint8_t{}).attr("astype")("bool");
+  return c.kind == 2 && !c.may_be_missing ? numbers(std::int64_t{}) : numbers(std::nan(""));
+}
+
+std::vector<std::string> names_of(const table& t) {
+  std::vector<std::string> names;
+  for (const auto& c : t.columns()) names.push_back(c.name);
+  return names;
+}
+
+/// The column of that name, or null. Warns of `head`, which q_head was called in some tables.
+const table::column* find_column(const table& t, const std::string& name) {
+  for (const auto& c : t.columns())
+    if (c.name == name) return &c;
+  const auto* renamed = name == "head" ? find_column(t, "q_head") : nullptr;
+  if (renamed && PyErr_WarnEx(PyExc_DeprecationWarning, "the column head is called q_head now", 2) != 0)
+    throw nb::python_error();
+  return renamed;
 }
 
 /// A pandas.DataFrame, with columns of the table's types.
@@ -245,24 +354,25 @@ void bind_table(nb::module_& m) {
     exchange(p, c.cells);
   }};
   nb::class_<table> bound(
-      m, "Table", "A table: pandas, polars, pyarrow and duckdb read it through __arrow_c_stream__; NaN is null.");
+      m, "Table",
+      "A table, whose columns are arrays: table[\"ap_overall\"]. pandas, polars, pyarrow and duckdb read it through "
+      "__arrow_c_stream__, where NaN is null.");
   bind_pickle(bound);
-  bound
-      .def_prop_ro("columns",
-                   [](const table& t) {
-                     std::vector<std::string> names;
-                     for (const auto& c : t.columns()) names.push_back(c.name);
-                     return names;
-                   })
+  bound.def_prop_ro("columns", names_of)
+      .def("_ipython_key_completions_", names_of)
       .def("__len__", &table::rows)
+      .def(
+          "__iter__", [](const table& t) { return nb::iter(nb::cast(names_of(t))); },
+          nb::sig("def __iter__(self) -> collections.abc.Iterator[str]"), "The names of the columns.")
+      .def("__contains__", [](const table& t, const std::string& name) { return find_column(t, name) != nullptr; })
       .def(
           "__getitem__",
           [](const table& t, const std::string& name) {
-            for (const auto& c : t.columns())
-              if (c.name == name) return values_of(c);
-            throw nb::key_error(name.c_str());
+            if (const auto* c = find_column(t, name)) return column_array(*c);
+            throw nb::key_error((name + " is no column of this table").c_str());
           },
-          nb::sig("def __getitem__(self, column: str) -> list[typing.Any]"), "The values of a column; None is null.")
+          nb::sig("def __getitem__(self, column: str) -> numpy.typing.NDArray[typing.Any]"),
+          "The values of a column (rows): text, or numbers in which NaN stands for null.")
       .def(
           "to_dict",
           [](const table& t) {
@@ -270,7 +380,7 @@ void bind_table(nb::module_& m) {
             for (const auto& c : t.columns()) all[c.name.c_str()] = values_of(c);
             return all;
           },
-          nb::sig("def to_dict(self) -> dict[str, list[typing.Any]]"))
+          nb::sig("def to_dict(self) -> dict[str, list[typing.Any]]"), "Lists of Python's values; None is null.")
       .def("to_pandas", &pandas_of, nb::sig("def to_pandas(self) -> typing.Any"),
            "A pandas.DataFrame; pandas is imported here alone.")
       .def("__repr__",

@@ -82,13 +82,13 @@ const std::vector<head_column>& plasticity_columns();
 /// Meaning of the column `group`.
 inline constexpr const char* group_meaning = "heads: `all`, and `rope` and `nope` where the model has both";
 
-/// Returns columns that name the head of a row: the first N of layer, `q_head`, k_head and rope, of `head(row)`.
+/// Returns columns that name the head of a row: the first N of layer, q_head, k_head and rope, of `head(row)`.
 template <int N, class Row, class Head>
-table_columns<Row> head_columns(Head head, const char* q_head = "q_head") {
+table_columns<Row> head_columns(Head head) {
   table_columns<Row> c;
   const auto of = c.of(head);
   of.add("layer", "number of the layer", [](auto& h) { return h.layer; });
-  of.add(q_head, "number of the query head", [](auto& h) { return h.q_head; });
+  of.add("q_head", "number of the query head", [](auto& h) { return h.q_head; });
   if constexpr (N > 2) of.add("k_head", "number of the query head's key head", [](auto& h) { return h.k_head; });
   if constexpr (N > 3) of.add("rope", "1 in layers with rotary embedding, else 0", [](auto& h) { return h.rope; });
   return c;

@@ -50,7 +50,7 @@ table qk_table(const model_report& report) {
     const head_report* head;
     std::size_t j;
   };
-  auto c = head_columns<2, component>(&component::head, "head");
+  auto c = head_columns<2, component>(&component::head);
   c.add("pc", "principal component, from 0, by falling variance", [](auto& r) { return r.j; });
   c.add("r_q", "correlation of queries with position; 0 if either does not vary",
         [](auto& r) { return r.head->pca.r_q[r.j]; });
@@ -66,7 +66,7 @@ table qk_table(const model_report& report) {
 
 table rotated_table(const model_report& report) {
   require_geometry("rotated.csv", report.heads);
-  auto c = head_columns<3, head_report>(std::identity(), "head");
+  auto c = head_columns<3, head_report>(std::identity());
   return std::move(c.add_all(rotation_columns())).with_rows(report.heads);
 }
 

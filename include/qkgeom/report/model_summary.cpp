@@ -9,11 +9,8 @@
 
 namespace qkgeom {
 
-namespace {
-
-/// Averages (overall, first, last, drop) over heads, with a jackknife that leaves a document out of all heads at once.
-std::array<estimate, 4> mean_over_heads(const std::vector<const plasticity_profile_result*>& profiles,
-                                        index_t context_length) {
+profile_summary mean_over_heads(const std::vector<const plasticity_profile_result*>& profiles, index_t context_length) {
+  profile_summary result;
   std::vector<std::int32_t> documents;
   std::vector<profile_means> of_head;
   std::vector<std::array<double, 4>> whole_values;  // (heads)
@@ -21,6 +18,7 @@ std::array<estimate, 4> mean_over_heads(const std::vector<const plasticity_profi
     of_head.emplace_back(*p);
     whole_values.push_back(of_head.back().summary(context_length));
     documents.insert(documents.end(), p->documents.begin(), p->documents.end());
+    for (const auto& b : p->buckets) result.pairs += b.pairs;
   }
   std::sort(documents.begin(), documents.end());
   documents.erase(std::unique(documents.begin(), documents.end()), documents.end());
@@ -53,12 +51,10 @@ std::array<estimate, 4> mean_over_heads(const std::vector<const plasticity_profi
       if (changes[i]) without[i].push_back(m[i]);
   }
   const auto whole = means(whole_values);
-  std::array<estimate, 4> result;
-  for (std::size_t i = 0; i < 4; ++i) result[i] = jackknife(whole[i], without[i]);
+  const std::array<estimate*, 4> into{&result.overall, &result.first20, &result.last20, &result.drop};
+  for (std::size_t i = 0; i < 4; ++i) *into[i] = jackknife(whole[i], without[i]);
   return result;
 }
-
-}  // namespace
 
 group_summary summarize_heads(const model_report& report, std::string name, const std::vector<std::size_t>& heads) {
   group_summary g;
@@ -91,15 +87,15 @@ group_summary summarize_heads(const model_report& report, std::string name, cons
   g.median_bias = quantile(bias, 0.5);
   if (!profiles.empty()) {
     const auto m = mean_over_heads(profiles, report.context_length);
-    g.overall = m[0];
-    g.first20 = m[1];
-    g.last20 = m[2];
-    g.drop = m[3];
+    g.overall = m.overall;
+    g.first20 = m.first20;
+    g.last20 = m.last20;
+    g.drop = m.drop;
   }
   if (!observed.empty()) {
     std::vector<const plasticity_profile_result*> seen;
     for (const auto& p : observed) seen.push_back(&p);
-    g.empirical_overall = mean_over_heads(seen, report.context_length)[0];
+    g.empirical_overall = mean_over_heads(seen, report.context_length).overall;
   }
   return g;
 }

@@ -25,6 +25,10 @@ struct group_summary {
   estimate empirical_overall;               ///< observed queries, unbiased form
 };
 
+/// Averages the summaries of some heads' profiles, with a jackknife that leaves a document out of all heads at once;
+/// `pairs` is their sum. `context_length` in tokens.
+profile_summary mean_over_heads(const std::vector<const plasticity_profile_result*>& profiles, index_t context_length);
+
 /// Summarizes the heads of a report with these indices.
 group_summary summarize_heads(const model_report& report, std::string name, const std::vector<std::size_t>& heads);
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 import sys
 import typing
 
@@ -34,13 +35,14 @@ class Document:
 
 
 class Observer(typing.Protocol):
-    """Takes what a model's calls give. `_end` follows where the call's forward ended, and nothing where it failed."""
+    """Takes what a model's calls give. `_end` follows where the call's forward ended, with its tokens and its result, and nothing
+    where it failed."""
 
     def _begin(self, read: typing.Callable[[], list[Document]]) -> None: ...
 
     def _take(self, module: torch.nn.Module, q: torch.Tensor, k: torch.Tensor, options: dict[str, typing.Any]) -> None: ...
 
-    def _end(self) -> None: ...
+    def _end(self, ids: torch.Tensor, result: typing.Any) -> None: ...
 
     def _refuse(self, why: Exception) -> None:
         """Takes what `_begin`, `_take` or the call itself raised: raises it, or returns, and the call is left out."""
@@ -48,10 +50,14 @@ class Observer(typing.Protocol):
 
 class observed_attention:
     """While entered, `observer._take(module, q, k, options)` is called in each attention layer before the model's own attention
-    runs: q (batch, query heads, tokens, d) and k (batch, key heads, tokens, d) after the rotary embedding."""
+    runs: q (batch, query heads, tokens, d) and k (batch, key heads, tokens, d) after the rotary embedding. before_rope: `rotated`
+    then holds q and k from before it too."""
 
-    def __init__(self, model: torch.nn.Module, observer: Observer) -> None:
-        self._model, self._observer = model, observer
+    def __init__(self, model: torch.nn.Module, observer: Observer, before_rope: bool = False) -> None:
+        self._model, self._observer, self._before_rope = model, observer, before_rope
+        self._rotary: list[tuple[typing.Any, str, typing.Any]] = []  # functions that are replaced: their module, name and value
+        self._given: list[torch.Tensor] = []  # to the rotary embedding since the last attention
+        self._ids: typing.Any = None
         self._name = f"qkgeom_{id(self):x}"
         self._inner = ""
         self._hooks: list[typing.Any] = []
@@ -59,6 +65,8 @@ class observed_attention:
         self._running = False
         self.layers: set[int] = set()
         """Layers whose attention ran."""
+        self.rotated: tuple[torch.Tensor, torch.Tensor] | None = None
+        """q and k of the running layer before its rotary embedding; None: it has none."""
 
     def __enter__(self) -> None:
         from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
@@ -84,12 +92,17 @@ class observed_attention:
         if model.config._attn_implementation != self._name:
             self._unregister()
             raise Unsupported(f"{type(model).__name__} does not call its attention through transformers' attention interface")
+        if self._before_rope:
+            self._record_rotary()
         self._hooks = [model.register_forward_pre_hook(self._before, with_kwargs=True),
                        model.register_forward_hook(self._after, always_call=True)]
 
     def __exit__(self, *_: object) -> None:
         for hook in self._hooks:
             hook.remove()
+        for module, name, function in self._rotary:
+            setattr(module, name, function)
+        self._rotary.clear()
         typing.cast(typing.Any, self._model).set_attn_implementation(self._inner)
         self._unregister()
 
@@ -100,10 +113,41 @@ class observed_attention:
         AttentionInterface._global_mapping.pop(self._name, None)
         AttentionMaskInterface._global_mapping.pop(self._name, None)
 
+    def _record_rotary(self) -> None:
+        """Notes what the modules that hold the model's attention give to the functions that rotate rows."""
+        for module in {sys.modules[type(m).__module__] for m in self._model.modules() if hasattr(m, "layer_idx")}:
+            for name in ("apply_rotary_pos_emb", "apply_rotary_emb"):
+                function = getattr(module, name, None)
+                if function is None:
+                    continue
+
+                def rotate(*args: typing.Any, _function: typing.Any = function, **kwargs: typing.Any) -> typing.Any:
+                    self._given += [x for x in args[:2] if x.dim() == 4]  # cos and sin have fewer dimensions
+                    return _function(*args, **kwargs)
+
+                self._rotary.append((module, name, function))
+                setattr(module, name, rotate)
+
+    def _before_rotation(self, module: torch.nn.Module, q: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
+        given, self._given = self._given, []
+        if not given:
+            return None
+        rows = [next((x for y in given for x in (y, y.transpose(1, 2)) if x.shape == of.shape), None) for of in (q, k)]
+        if rows[0] is None or rows[1] is None or (q.shape == k.shape and len(given) != 2):
+            raise Unsupported(f"{type(module).__name__} rotates a part of its heads' rows apart from the rest: pre_rope takes whole heads")
+        if q.shape == k.shape:
+            rows = [x if x.shape == q.shape else x.transpose(1, 2) for x in given]
+        return rows[0], rows[1]
+
     def _before(self, _: torch.nn.Module, args: tuple[typing.Any, ...], kwargs: dict[str, typing.Any]) -> None:
-        self._running, self._call = True, None
+        self._running, self._call, self._given = True, None, []
+
+        def read() -> list[Document]:
+            self._ids, documents = _documents_of(self._model, args, kwargs)
+            return documents
+
         try:
-            self._observer._begin(lambda: _documents_of(self._model, args, kwargs))
+            self._observer._begin(read)
             self._call = set()
         except Exception as why:
             self._observer._refuse(why)
@@ -112,7 +156,7 @@ class observed_attention:
         ended = result is not None and self._call is not None  # a forward that raised has no result
         self._running, self._call = False, None
         if ended:
-            self._observer._end()
+            self._observer._end(self._ids, result)
 
     def _observe(self, module: torch.nn.Module, q: torch.Tensor, k: torch.Tensor, options: dict[str, typing.Any]) -> None:
         if torch._C._current_graph_task_id() >= 0:  # within backward: checkpointing runs again what was seen
@@ -130,6 +174,7 @@ class observed_attention:
         if layer in self._call:
             raise Unsupported(f"layer {layer} ran twice in a call of the model: which of its rows are the document's is not known")
         self._call.add(layer)
+        self.rotated = self._before_rotation(module, q, k) if self._before_rope else None
         with torch.no_grad():
             self._observer._take(module, q.detach(), k.detach(), options)
 
@@ -150,8 +195,9 @@ class observed_attention:
         return ALL_ATTENTION_FUNCTIONS[self._inner](module, query, key, value, attention_mask, **options)
 
 
-def _documents_of(model: torch.nn.Module, args: tuple[typing.Any, ...], kwargs: dict[str, typing.Any]) -> list[Document]:
-    """The documents of a call, a row of the batch each. Padding, by an attention_mask of ones and zeros, belongs to none;
+def _documents_of(model: torch.nn.Module, args: tuple[typing.Any, ...],
+                  kwargs: dict[str, typing.Any]) -> tuple[typing.Any, list[Document]]:
+    """The tokens, or their embeddings, and the documents of a call, a row of the batch each. Padding, by an attention_mask of ones and zeros, belongs to none;
     positions are position_ids, or else columns of the batch, as the model itself counts."""
     given: dict[str, typing.Any] = {}
     signature = inspect.signature(model.forward)
@@ -190,7 +236,42 @@ def _documents_of(model: torch.nn.Module, args: tuple[typing.Any, ...], kwargs: 
             raise Unsupported("position_ids must count up by one from 0 or more within a row of the batch: give each packed document a "
                               "row of its own")
         documents.append(Document(row, int(columns[0]), len(columns), int(own[0])))
-    return documents
+    return ids, documents
+
+
+class Attention(typing.NamedTuple):
+    """What the softmax of a layer depends on beside q and k."""
+
+    scale: float
+    window: int | None
+    softcap: float | None
+    sinks: torch.Tensor | None  # (query heads) logits of no token
+
+    @classmethod
+    def of(cls, module: torch.nn.Module, q: torch.Tensor, options: dict[str, typing.Any]) -> Attention:
+        return cls(options.get("scaling") or q.shape[-1] ** -0.5, window_of(module, options), options.get("softcap"),
+                   getattr(module, "sinks", None))
+
+    def scores(self, q: torch.Tensor, k: torch.Tensor, block: int = 256) -> typing.Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        """By blocks of queries: scaled scores (query heads, queries, keys up to the last of them), -inf where a query does not see,
+        logits (the same, capped) and the logarithm of the softmax's sum (query heads, queries). q: (query heads, tokens, d),
+        k: (key heads, tokens, d)."""
+        heads, tokens, _ = q.shape
+        q, keys = q.float(), k.float().repeat_interleave(heads // k.shape[0], 0)
+        at = torch.arange(tokens, device=q.device)
+        for first in range(0, tokens, block):
+            queries = at[first:first + block]
+            end = first + len(queries)
+            hidden = at[:end] > queries[:, None]
+            if self.window is not None:
+                hidden |= at[:end] <= queries[:, None] - self.window
+            scores = (q[:, first:end] @ keys[:, :end].transpose(1, 2) * self.scale).masked_fill(hidden, -math.inf)
+            logits = scores if self.softcap is None else self.softcap * torch.tanh(scores / self.softcap)
+            logits = logits if self.softcap is None else logits.masked_fill(hidden, -math.inf)
+            total = logits.logsumexp(2)
+            if self.sinks is not None:
+                total = torch.logaddexp(total, self.sinks.detach().float()[:, None])
+            yield scores, logits, total
 
 
 def window_of(module: torch.nn.Module, options: dict[str, typing.Any]) -> int | None:

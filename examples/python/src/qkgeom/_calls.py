@@ -21,7 +21,7 @@ _NAMES: dict[str, typing.Any] = {**vars(_qkgeom), "collections": collections, "t
 
 def _signature(text: str, defaults: tuple[typing.Any, ...] | None) -> inspect.Signature:
     """The signature that nanobind writes as `def name(a: int = \\0) -> int`."""
-    text = re.sub(r"\\(\d+)", r"_defaults[\1]", re.sub(r"ndarray\[.*\]", "ndarray", text))
+    text = re.sub(r"\\(\d+)", r"_defaults[\1]", re.sub(r"(?:typing\.ND|nd)[aA]rray\[.*\]", "ndarray", text))
     names = _NAMES | {"_defaults": defaults}
     exec(f"{text}: ...", names)
     return inspect.signature(names[text[4:text.index("(")]], eval_str=True)
@@ -31,6 +31,10 @@ def _fits(x: typing.Any, hint: typing.Any) -> bool:
     kind, parts = typing.get_origin(hint), typing.get_args(hint)
     if kind in (typing.Union, types.UnionType):
         return any(_fits(x, part) for part in parts)
+    if kind is collections.abc.Callable:
+        return callable(x)
+    if kind is typing.Literal:
+        return isinstance(x, str)
     if kind is tuple:
         return isinstance(x, tuple) and len(x) == len(parts) and all(map(_fits, x, parts))
     if kind is not None:  # a list or a sequence

@@ -7,7 +7,7 @@ import io
 import matplotlib.figure
 
 
-class Figure(matplotlib.figure.Figure):  # type: ignore[misc]  # mypy.ini skips matplotlib
+class Figure(matplotlib.figure.Figure):
     """A figure that notebooks show, pyplot or not."""
 
     def _repr_png_(self) -> bytes:

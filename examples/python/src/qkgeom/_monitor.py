@@ -12,11 +12,11 @@ import warnings
 import numpy as np
 import torch
 
-from ._attention import Document, Unsupported, chunk_of, layer_of, observed_attention, window_of
+from ._attention import Attention, Document, Unsupported, chunk_of, layer_of, observed_attention
 from ._captures import Path
 from ._qkgeom import Moments, accumulate, draw_tokens, fit_queries, planar_rotation, plasticity_profile, summarize
+from ._renamed import Row
 
-Row = typing.Dict[str, typing.Union[int, float]]
 _NOT_TRAINING = "calls outside of training (model.eval() or torch.no_grad())"
 
 
@@ -52,7 +52,8 @@ class Monitor:
     documents, the same in all calls of a step, cut into `buckets` equal buckets. Plasticity has its query model (`covariance`)
     from every token and runs over `keys` keys per bucket and document, drawn by (`seed`, document, layer). NaN: there is none,
     in CSV an empty field. Layers that attend within chunks shorter than the documents have no rows.
-    to: path of a CSV file, which rows are appended to, or a function that takes the rows of a step.
+    to: path of a CSV file, which rows are appended to, or a function that takes the rows of a step. run: name of the run, the
+    first column of the file. first_step: number of the first step, e.g. where a training resumes.
 
     Under torch.distributed all ranks step together; rank 0 has the rows. If each has as many documents, their numbers are
     those of one process that calls the model with the ranks' documents in the order of ranks: each rank sends the moments of
@@ -60,7 +61,8 @@ class Monitor:
     """
 
     def __init__(self, model: torch.nn.Module, every: int = 100, *, to: Path | typing.Callable[[list[Row]], None] | None = None,
-                 buckets: int = 8, keys: int = 64, covariance: str = "joint", seed: int = 0) -> None:
+                 buckets: int = 8, keys: int = 64, covariance: str = "joint", seed: int = 0, run: str | None = None,
+                 first_step: int = 0) -> None:
         for name, value, least in (("every", every, 1), ("buckets", buckets, 1), ("keys", keys, 2)):
             if value < least:
                 raise ValueError(f"{name} must be at least {least}, not {value}")
@@ -69,7 +71,9 @@ class Monitor:
         self._observed: observed_attention | None = None
         self._documents: dict[int, list[_Document]] = {}  # by layer
         self._call: tuple[list[Document], dict[int, list[_Document]]] = ([], {})  # of the call that runs
-        self._tokens = self._now = 0
+        self._tokens, self._run = 0, run
+        self.now = first_step
+        """Number of the step that runs."""
         self.skipped: dict[str, int] = {}
         """How often something was left out, by the reason."""
 
@@ -93,7 +97,7 @@ class Monitor:
                     self._hand_out(rows)
         except Exception as why:
             self._refuse(why)
-        self._now += 1
+        self.now += 1
         try:
             self._watch()
         except Exception as why:
@@ -101,7 +105,7 @@ class Monitor:
         return rows
 
     def _watched(self) -> bool:
-        return self._now % self._every == 0
+        return self.now % self._every == 0
 
     def _watch(self) -> None:
         if self._watched():
@@ -119,7 +123,7 @@ class Monitor:
         words = str(why) if isinstance(why, Unsupported) else f"{type(why).__name__}: {why}"
         self.skipped[words] = self.skipped.get(words, 0) + 1
         if self.skipped[words] == 1 and words != _NOT_TRAINING:
-            warnings.warn(f"qkgeom.Monitor leaves out, in step {self._now}: {words}", stacklevel=2)
+            warnings.warn(f"qkgeom.Monitor leaves out, in step {self.now}: {words}", stacklevel=2)
 
     def _width(self) -> int:
         return -(-self._tokens // self._buckets)
@@ -133,7 +137,7 @@ class Monitor:
             raise Unsupported(f"documents of {tokens} tokens in a step of documents of {self._tokens}")
         self._tokens, self._call = tokens, (documents, {})
 
-    def _end(self) -> None:
+    def _end(self, ids: torch.Tensor, result: typing.Any) -> None:
         for layer, new in self._call[1].items():
             self._documents.setdefault(layer, []).extend(new)
 
@@ -141,21 +145,20 @@ class Monitor:
         layer, chunk = layer_of(module), chunk_of(module)
         if chunk is not None and chunk < self._tokens:
             return
-        window = window_of(module, options)
+        attention = Attention.of(module, q, options)
         documents, by_layer = self._call
         new = by_layer.setdefault(layer, [])
         rank, ranks = _rank_of_ranks()
         first = len(self._documents.get(layer, [])) * ranks + rank * len(documents)
         for number, document in enumerate(documents, first):
             rows_q, rows_k = document.rows_of(q).float(), document.rows_of(k).float()
-            largest, sink = _scores(rows_q, rows_k, options.get("scaling") or 1 / math.sqrt(q.shape[3]), window,
-                                    options.get("softcap"), getattr(module, "sinks", None))
+            largest, sink = _scores(attention, rows_q, rows_k)
             rows_q, rows_k = (x.transpose(0, 1).cpu() for x in (rows_q, rows_k))
             position = torch.arange(document.start, document.end, dtype=torch.int32)
             moments = accumulate(rows_q, rows_k, position, buckets=self._width(), context_length=self._tokens)
             drawn = np.array(draw_tokens("uniform", self._width(), self._keys, 0, document.end, self._seed, number, layer, "k"))
             kept = drawn[drawn >= document.start]
-            new.append(_Document(number, document.tokens, self._tokens, window, largest, sink, moments,
+            new.append(_Document(number, document.tokens, self._tokens, attention.window, largest, sink, moments,
                                  rows_k.numpy()[kept - document.start], kept))
 
     def _gather(self) -> dict[int, list[_Document]]:
@@ -193,18 +196,18 @@ class Monitor:
         rows: list[Row] = []
         for h in range(heads):
             ap = summarize(profiles[h], self._tokens)
-            row: Row = {"step": self._now, "layer": layer, "head": h, "max_logit": max(d.largest[h] for d in documents),
+            row = Row({"step": self.now, "layer": layer, "q_head": h, "max_logit": max(d.largest[h] for d in documents),
                         "sink_mass": sum(d.sink[h] for d in documents) / sum(d.tokens for d in documents),
                         "bias_context": planes[h].bias.context, "ap_overall": ap.overall.value,
-                        "ap_first_20pct": ap.first20.value, "ap_last_20pct": ap.last20.value, "ap_drop": ap.drop.value}
-            found = profiles[h].plasticity
+                        "ap_first_20pct": ap.first20.value, "ap_last_20pct": ap.last20.value, "ap_drop": ap.drop.value})
+            found = profiles[h].plasticity.tolist()
             row.update({f"ap_{b}": found[b] if b < len(found) else math.nan for b in range(self._buckets)})
             rows.append(row)
         return rows
 
     def _columns(self) -> bool:
         """Whether the file has its header. Raises ValueError where that is another's."""
-        columns = ["step", "layer", "head", "max_logit", "sink_mass", "bias_context", "ap_overall", "ap_first_20pct", "ap_last_20pct",
+        columns = [*([] if self._run is None else ["run"]), "step", "layer", "q_head", "max_logit", "sink_mass", "bias_context", "ap_overall", "ap_first_20pct", "ap_last_20pct",
                    "ap_drop", *(f"ap_{b}" for b in range(self._buckets))]
         if self._to is None or callable(self._to) or not os.path.exists(self._to):
             return False
@@ -222,10 +225,11 @@ class Monitor:
             return
         there = self._columns()
         with open(self._to, "a", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
+            run = {} if self._run is None else {"run": self._run}
+            writer = csv.DictWriter(file, [*run, *rows[0]])
             if not there:
                 writer.writeheader()
-            writer.writerows({name: "" if math.isnan(x) else x for name, x in row.items()} for row in rows)
+            writer.writerows({**run, **{name: "" if math.isnan(x) else x for name, x in row.items()}} for row in rows)
 
 
 def _rank_of_ranks() -> tuple[int, int]:
@@ -234,28 +238,12 @@ def _rank_of_ranks() -> tuple[int, int]:
     return torch.distributed.get_rank(), torch.distributed.get_world_size()
 
 
-def _scores(q: torch.Tensor, k: torch.Tensor, scale: float, window: int | None, softcap: float | None,
-            sinks: torch.Tensor | None, block: int = 256) -> tuple[list[float], list[float]]:
+def _scores(attention: Attention, q: torch.Tensor, k: torch.Tensor) -> tuple[list[float], list[float]]:
     """Per query head the largest scaled q . k over the keys that a query sees, and the sum over queries of the weight on
-    token 0. q: (query heads, tokens, d), k: (key heads, tokens, d), sinks: (query heads) logits of no token."""
-    heads, tokens, _ = q.shape
-    keys = k.repeat_interleave(heads // k.shape[0], 0)
-    largest = torch.full((heads,), -math.inf, device=q.device)
-    mass = torch.zeros(heads, dtype=torch.float64, device=q.device)
-    at = torch.arange(tokens, device=q.device)
-    for first in range(0, tokens, block):
-        queries = at[first:first + block]
-        end = first + len(queries)
-        hidden = at[:end] > queries[:, None]
-        if window is not None:
-            hidden |= at[:end] <= queries[:, None] - window
-        scores = q[:, first:end] @ keys[:, :end].transpose(1, 2) * scale
-        largest = torch.maximum(largest, scores.masked_fill(hidden, -math.inf).amax((1, 2)))
-        if softcap is not None:
-            scores = softcap * torch.tanh(scores / softcap)
-        scores = scores.masked_fill(hidden, -math.inf)
-        total = scores.logsumexp(2)
-        if sinks is not None:
-            total = torch.logaddexp(total, sinks.detach().float()[:, None])
-        mass += torch.exp(scores[:, :, 0] - total).double().sum(1)
+    token 0. q: (query heads, tokens, d), k: (key heads, tokens, d)."""
+    largest = torch.full((q.shape[0],), -math.inf, device=q.device)
+    mass = torch.zeros(q.shape[0], dtype=torch.float64, device=q.device)
+    for scores, logits, total in attention.scores(q, k):
+        largest = torch.maximum(largest, scores.amax((1, 2)))
+        mass += torch.exp(logits[:, :, 0] - total).double().sum(1)
     return largest.tolist(), mass.tolist()

@@ -13,8 +13,9 @@ import typing
 import numpy as np
 
 from . import _qkgeom
-from ._captures import Capture
+from ._captures import Capture, require_programs
 from ._qkgeom import Report
+from ._renamed import q_head_was_head
 
 if typing.TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -254,17 +255,10 @@ def draw(f: Data) -> Figure:
         return _DRAW[f["kind"]](f)
 
 
-def require_programs() -> None:
-    """Raises RuntimeError where the package was built apart from the sources of the programs."""
-    if not hasattr(_qkgeom, "figure"):
-        raise RuntimeError("this package was built from a folder apart from qkgeom's sources, whose programs make the figures "
-                           "and the page: pip install ./examples/python within them")
-
-
 def _rows(of: object, name: str) -> _qkgeom.CaptureSet:
     """The rows of a capture. Raises TypeError unless it is one."""
     if not isinstance(of, Capture):
-        raise TypeError(f"plot_{name} draws what a capture holds: capture must be a Capture, of qkgeom.open or cap.open(), not "
+        raise TypeError(f"plot_{name} draws what a capture holds: capture must be a Capture, of qkgeom.open_capture or cap.open(), not "
                         f"{type(of).__name__}")
     return of._set
 
@@ -328,10 +322,11 @@ plot_softmax_distance = _of_capture("softmax_distance", "--softmax", "Share of t
 plot_loss = _of_capture("loss", "--loss", "Loss of the next token along the context, in nats")
 
 
-def plot_plane(capture: Capture, layer: int, head: int) -> Figure:
+@q_head_was_head
+def plot_plane(capture: Capture, layer: int, q_head: int) -> Figure:
     """Queries and keys of a head in the plane of drift a and separation b (4.3.2), coloured by position."""
     rows, report = _rows(capture, "plane"), _report(capture)
-    return draw(_qkgeom.plane(rows, report, layer, head))
+    return draw(_qkgeom.plane(rows, report, layer, q_head))
 
 
 def figures_of(capture: Capture) -> list[tuple[str, Figure]]:
