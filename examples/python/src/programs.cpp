@@ -24,7 +24,7 @@ programs::arguments arguments_of(const std::vector<std::string>& paths, const bu
   programs::arguments a;
   a.captures = {paths.begin(), paths.end()};
   a.threads = the_context().threads;
-  a.watch = [] { check_signals(); };
+  a.watch = watch_signals();
   if (const auto* width = buckets ? std::get_if<index_t>(&*buckets) : nullptr) a.bucket_size = *width;
   if (const auto* edges = buckets ? std::get_if<std::vector<index_t>>(&*buckets) : nullptr) a.bucket_edges = *edges;
   a.covariance = covariance;
