@@ -63,7 +63,10 @@ with tempfile.TemporaryDirectory() as scratch:
     for name, options, own in (("expected-attention", [], {}), ("triattention", [], {}),
                                ("duo", ["--sink", 4, "--recent", 16], dict(sink=4, recent=16))):
         run("export", name, before, "--texts", "kjv", "--out", here / name, *options)
-        to = chosen.export(name, here / f"package-{name}", texts="kjv", **own)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            to = chosen.export(name, here / f"package-{name}", texts="kjv", **own)
+        assert [w.filename for w in warned] == ([__file__] if name == "expected-attention" else []), warned
         files = sorted(p.name for p in to.iterdir())
         assert files == sorted(p.name for p in (here / name).iterdir()) and len(files) >= 2, files
         for file in files:
