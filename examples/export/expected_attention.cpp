@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <iostream>
 #include <map>
 #include <vector>
 
@@ -17,13 +16,14 @@ void export_expected_attention(output_folder& out, const arguments& a, const exp
   const auto& model = manifest.model;
   const auto d = model.head_dim;
   if (const auto& rope = manifest.rope; rope && (rope->style != "half" || rope->rotary_dim != d))
-    std::cerr << "note: this model turns " << (rope->style == "half" ? "a part of a head's" : "neighbouring")
-              << " coordinates, but kvpress turns the halves of whole heads: the file is right, its use in kvpress "
-                 "is not\n";
+    choice.note(
+        std::string("this model turns ") + (rope->style == "half" ? "a part of a head's" : "neighbouring") +
+        " coordinates, but kvpress turns the halves of whole heads: the file is right, its use in kvpress is not");
   const index_t skipped = skipped_tokens(source);
   if (skipped == 0)
-    std::cerr << "note: the statistics hold the first tokens of documents, which kvpress leaves out (n_sink 4); "
-                 "qkgeom capture --skip-first 4 does too\n";
+    choice.note(
+        "the statistics hold the first tokens of documents, which kvpress leaves out (n_sink 4); "
+        "qkgeom capture --skip-first 4 does too");
   std::vector<float> mean, covariance;
   cpu_context cpu{{.threads = a.threads}};
   cpu.pool().watch(a.watch);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Statistics of heads as files that methods for small key-value caches read: TriAttention, kvpress, DuoAttention.
+#include <iostream>
+
 #include "examples/common/cli.hpp"
 #include "examples/export/exports.hpp"
 
@@ -24,6 +26,7 @@ int main(int argc, char** argv) {
   return run_main(argc, argv, app, a, [&] {
     if (choice.texts.empty())
       for (const auto& path : a.captures) choice.texts += (choice.texts.empty() ? "" : " ") + path.filename().string();
+    choice.note = [](const std::string& text) { std::cerr << "note: " << text << '\n'; };
     output_folder folder(a.out, a.figures);
     if (choice.format == "triattention")
       export_triattention(folder, a, choice);

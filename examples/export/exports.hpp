@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -16,10 +17,11 @@ namespace qkgeom::examples {
 
 /// Settings of an export.
 struct export_arguments {
-  std::string format;           ///< triattention, expected-attention or duo
-  std::string texts{};          ///< what the documents are called in the file
-  index_t sink_tokens = 64;     ///< duo: first tokens that every head keeps: 1, 4 or 64
-  index_t recent_tokens = 256;  ///< duo: latest tokens that every head keeps, a power of 2
+  std::string format;                              ///< triattention, expected-attention or duo
+  std::string texts{};                             ///< what the documents are called in the file
+  index_t sink_tokens = 64;                        ///< duo: first tokens that every head keeps: 1, 4 or 64
+  index_t recent_tokens = 256;                     ///< duo: latest tokens that every head keeps, a power of 2
+  std::function<void(const std::string&)> note{};  ///< takes a sentence on the use of the file
 };
 
 /// triattention.pt, as TriAttention's load_head_frequency_stats reads it: per query head with a rotary embedding, means

@@ -201,7 +201,7 @@ with qkgeom.capture(model, **every) as cap:
 assert cap.tokens == [200, 200] and all(len(x.kept["k"]) == 2 for x in cap._layers.values()) and cap.moments[0].q[0].total.count == 400
 for reentrant in (True, False):
     trained = models["grouped"]().train()
-    with qkgeom.capture(trained, **every) as cap:
+    with qkgeom.capture(trained, **every, pre_rope=True, softmax=True, loss=True) as cap:
         trained.gradient_checkpointing_enable({"use_reentrant": reentrant})
         trained.enable_input_require_grads()
         trained(ids, labels=ids).loss.backward()
@@ -267,6 +267,12 @@ with tempfile.TemporaryDirectory() as scratch:
                 # The bound of tests/capture/forward for f32: 1e-4 of the norm of transformers' rows.
                 assert np.linalg.norm(one[n] - two[n]) <= 1e-4 * np.linalg.norm(two[n]), (n, np.linalg.norm(one[n] - two[n]))
         same_manifests(theirs, ours)
+    # What such a capture is for, from the capture itself and from the program's.
+    program = qkgeom.open_capture(theirs)
+    for format in ("expected-attention", "triattention", "duo"):
+        assert list(cap.export(format, here / format, sink=4, recent=64).glob("*.*"))
+    mine, other = (np.array([c.what_if(1400).heads["ap_overall"], c.bands().drops["drop"]]) for c in (cap, program))
+    assert mine.shape == (2, 64) and np.allclose(mine, other, atol=1e-4), abs(mine - other).max()
 
     # Every family, and with each way to scale an embedding documents on both sides of the tokens where the scaling acts, and of
     # those that the model was made for.

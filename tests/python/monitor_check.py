@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """monitor_check.py [--overhead]: numbers of the monitor beside those of the model's own attention, a planted head that explodes
-found at its step, the same numbers from 1, 2 and 3 processes and under FSDP2, Trainer's callback; --overhead measures instead what an observed step costs."""
+found at its step, the same numbers from 1, 2 and 3 processes and under FSDP2, Trainer's callback; --overhead measures instead what an
+observed step costs."""
 import csv
 import importlib.util
 import json

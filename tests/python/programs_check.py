@@ -3,12 +3,13 @@
 tools' tensors beside analyses of the same rows."""
 import csv
 import json
-import math
 import pathlib
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 
 import numpy as np
@@ -50,6 +51,11 @@ with tempfile.TemporaryDirectory() as scratch:
         warnings.simplefilter("always")
         chosen.what_if(512 * 16, rope_scaling="yarn:4:512")
     assert {w.filename for w in warned} == {__file__} and any("16 times as long" in str(w.message) for w in warned), warned
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    began = time.monotonic()
+    refused(KeyboardInterrupt, "", lambda: qkgeom.open_capture(before).bands())
+    assert time.monotonic() - began < 1.3, time.monotonic() - began
     run("bands", before, "--heads", "0.1,3.2", "--no-figures", "--out", here / "bands")
     bands = chosen.bands()
     for name, table in (("band_drops", bands.drops), ("planes", bands.planes), ("score_by_distance", bands.scores)):
@@ -57,7 +63,10 @@ with tempfile.TemporaryDirectory() as scratch:
     for name, options, own in (("expected-attention", [], {}), ("triattention", [], {}),
                                ("duo", ["--sink", 4, "--recent", 16], dict(sink=4, recent=16))):
         run("export", name, before, "--texts", "kjv", "--out", here / name, *options)
-        to = chosen.export(name, here / f"package-{name}", texts="kjv", **own)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            to = chosen.export(name, here / f"package-{name}", texts="kjv", **own)
+        assert [w.filename for w in warned] == ([__file__] if name == "expected-attention" else []), warned
         files = sorted(p.name for p in to.iterdir())
         assert files == sorted(p.name for p in (here / name).iterdir()) and len(files) >= 2, files
         for file in files:

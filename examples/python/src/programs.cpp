@@ -24,7 +24,7 @@ programs::arguments arguments_of(const std::vector<std::string>& paths, const bu
   programs::arguments a;
   a.captures = {paths.begin(), paths.end()};
   a.threads = the_context().threads;
-  a.watch = [] { check_signals(); };
+  a.watch = watch_signals();
   if (const auto* width = buckets ? std::get_if<index_t>(&*buckets) : nullptr) a.bucket_size = *width;
   if (const auto* edges = buckets ? std::get_if<std::vector<index_t>>(&*buckets) : nullptr) a.bucket_edges = *edges;
   a.covariance = covariance;
@@ -34,6 +34,12 @@ programs::arguments arguments_of(const std::vector<std::string>& paths, const bu
   return a;
 }
 
+/// Warns of each sentence where the caller of `Capture` stands.
+void warn(const std::vector<std::string>& sentences) {
+  for (const auto& text : sentences)
+    if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 3) != 0) throw nb::python_error();
+}
+
 nb::tuple what_if_of(const std::vector<std::string>& paths, const buckets_argument& buckets,
                      const std::vector<std::string>& covariance, const std::string& pairs, std::uint64_t seed,
                      const std::vector<std::pair<index_t, index_t>>& heads, index_t context,
@@ -41,8 +47,7 @@ nb::tuple what_if_of(const std::vector<std::string>& paths, const buckets_argume
   const auto a = arguments_of(paths, buckets, covariance, pairs, seed, heads);
   const programs::what_if_arguments choice{context, rope_theta, rope_scaling, keep_first, {}};
   const auto p = run_alone([&] { return programs::predict(a, programs::with_arguments({}, a), choice); });
-  for (const auto& warning : p.warnings)
-    if (PyErr_WarnEx(PyExc_UserWarning, warning.c_str(), 3) != 0) throw nb::python_error();
+  warn(p.warnings);
   return nb::make_tuple(table(programs::what_if_table(p)), table(programs::self_check_table(p)),
                         table(programs::stationarity_table(p)), p.captured.report, p.predicted.report);
 }
@@ -66,12 +71,15 @@ void export_to(const std::vector<std::string>& paths, const std::string& format,
   require(known != std::end(formats), "format must be expected-attention, triattention or duo, not ", format);
   require(recent > 0, "recent must be at least 1 token");
   const auto a = arguments_of(paths, {}, {"joint"}, "all", 0, {});
-  const programs::export_arguments choice{format, texts, sink, recent};
+  std::vector<std::string> notes;
+  const programs::export_arguments choice{format, texts, sink, recent,
+                                          [&](const std::string& text) { notes.push_back(text); }};
   run_alone([&] {
     const made_folder made(folder);
     programs::output_folder out(folder, false);
     known->second(out, a, choice);
   });
+  warn(notes);
 }
 
 }  // namespace

@@ -22,6 +22,16 @@ inline void check_signals() {
   if (PyErr_CheckSignals() != 0) throw interrupted{};
 }
 
+/// Returns a function that looks for KeyboardInterrupt ten times a second, however often it is called.
+inline auto watch_signals() {
+  return [last = std::chrono::steady_clock::now()]() mutable {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last < std::chrono::milliseconds(100)) return;
+    last = now;
+    check_signals();
+  };
+}
+
 /// The context of all calls: one call at a time runs on it.
 struct shared_context {
   std::mutex mutex;
@@ -32,12 +42,7 @@ struct shared_context {
   cpu_context& made() {
     if (context) return *context;
     context.emplace(cpu_options{.threads = threads});
-    context->pool().watch([last = std::chrono::steady_clock::now()]() mutable {
-      const auto now = std::chrono::steady_clock::now();
-      if (now - last < std::chrono::milliseconds(100)) return;
-      last = now;
-      check_signals();
-    });
+    context->pool().watch(watch_signals());
     return *context;
   }
 };

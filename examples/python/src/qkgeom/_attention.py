@@ -122,7 +122,8 @@ class observed_attention:
                     continue
 
                 def rotate(*args: typing.Any, _function: typing.Any = function, **kwargs: typing.Any) -> typing.Any:
-                    self._given += [x for x in args[:2] if x.dim() == 4]  # cos and sin have fewer dimensions
+                    if torch._C._current_graph_task_id() < 0:
+                        self._given += [x.detach() for x in args[:2] if x.dim() == 4]  # cos and sin have fewer dimensions
                     return _function(*args, **kwargs)
 
                 self._rotary.append((module, name, function))
@@ -132,11 +133,9 @@ class observed_attention:
         given, self._given = self._given, []
         if not given:
             return None
-        rows = [next((x for y in given for x in (y, y.transpose(1, 2)) if x.shape == of.shape), None) for of in (q, k)]
-        if rows[0] is None or rows[1] is None or (q.shape == k.shape and len(given) != 2):
-            raise Unsupported(f"{type(module).__name__} rotates a part of its heads' rows apart from the rest: pre_rope takes whole heads")
-        if q.shape == k.shape:
-            rows = [x if x.shape == q.shape else x.transpose(1, 2) for x in given]
+        rows = [x if x.shape == of.shape else x.transpose(1, 2) for x, of in zip(given, (q, k))]
+        if [x.shape for x in rows] != [q.shape, k.shape]:
+            raise Unsupported(f"pre_rope takes whole heads, and {type(module).__name__} rotates a part of their rows apart from the rest")
         return rows[0], rows[1]
 
     def _before(self, _: torch.nn.Module, args: tuple[typing.Any, ...], kwargs: dict[str, typing.Any]) -> None:
@@ -197,8 +196,8 @@ class observed_attention:
 
 def _documents_of(model: torch.nn.Module, args: tuple[typing.Any, ...],
                   kwargs: dict[str, typing.Any]) -> tuple[typing.Any, list[Document]]:
-    """The tokens, or their embeddings, and the documents of a call, a row of the batch each. Padding, by an attention_mask of ones and zeros, belongs to none;
-    positions are position_ids, or else columns of the batch, as the model itself counts."""
+    """The tokens, or their embeddings, and the documents of a call, a row of the batch each. Padding, by an attention_mask of ones and
+    zeros, belongs to none; positions are position_ids, or else columns of the batch, as the model itself counts."""
     given: dict[str, typing.Any] = {}
     signature = inspect.signature(model.forward)
     for name, value in signature.bind_partial(*args, **kwargs).arguments.items():
@@ -252,7 +251,8 @@ class Attention(typing.NamedTuple):
         return cls(options.get("scaling") or q.shape[-1] ** -0.5, window_of(module, options), options.get("softcap"),
                    getattr(module, "sinks", None))
 
-    def scores(self, q: torch.Tensor, k: torch.Tensor, block: int = 256) -> typing.Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    def scores(self, q: torch.Tensor, k: torch.Tensor,
+               block: int = 256) -> typing.Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
         """By blocks of queries: scaled scores (query heads, queries, keys up to the last of them), -inf where a query does not see,
         logits (the same, capped) and the logarithm of the softmax's sum (query heads, queries). q: (query heads, tokens, d),
         k: (key heads, tokens, d)."""

@@ -185,8 +185,8 @@ class Capture:
         """
         require_programs()
         o = self._options
-        return WhatIf(*_qkgeom.what_if(self._paths, o["buckets"], o["covariance"], self._pairs(), o["seed"], o["heads"], context, rope_theta,
-                                       rope_scaling, keep_first))
+        return WhatIf(*_qkgeom.what_if(self._paths, o["buckets"], o["covariance"], self._pairs(), o["seed"], o["heads"], context,
+                                       rope_theta, rope_scaling, keep_first))
 
     def bands(self, context: int = 0, *, keep_first: int = 4) -> Bands:
         """What the planes of the rotary embedding do to scores and to the fall of plasticity, as `qkgeom bands` computes it; context

@@ -207,8 +207,8 @@ class Monitor:
 
     def _columns(self) -> bool:
         """Whether the file has its header. Raises ValueError where that is another's."""
-        columns = [*([] if self._run is None else ["run"]), "step", "layer", "q_head", "max_logit", "sink_mass", "bias_context", "ap_overall", "ap_first_20pct", "ap_last_20pct",
-                   "ap_drop", *(f"ap_{b}" for b in range(self._buckets))]
+        columns = [*([] if self._run is None else ["run"]), "step", "layer", "q_head", "max_logit", "sink_mass", "bias_context",
+                   "ap_overall", "ap_first_20pct", "ap_last_20pct", "ap_drop", *(f"ap_{b}" for b in range(self._buckets))]
         if self._to is None or callable(self._to) or not os.path.exists(self._to):
             return False
         with open(self._to, newline="") as file:

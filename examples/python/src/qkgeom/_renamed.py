@@ -45,7 +45,7 @@ def _property(of: type, old: str, new: str, value: typing.Callable[[typing.Any],
         _warn(f"{of.__name__}.{old}", new)
         return value(self)
 
-    setattr(of, old, property(get))
+    setattr(of, old, property(get, doc=f"Old name of {new}."))
 
 
 def _buckets(profile: typing.Any) -> list[types.SimpleNamespace]:

@@ -65,7 +65,8 @@ def _of_profile(profile: _qkgeom.Profile) -> str:
 
 def _of_report(report: _qkgeom.Report) -> str:
     summary, heads = report.summary, report.table("heads").to_dict()
-    means = {"query model": list(summary)} | {n: [getattr(s, n) for s in summary.values()] for n in ("overall", "first20", "last20", "drop")}
+    numbers = ("overall", "first20", "last20", "drop")
+    means = {"query model": list(summary)} | {n: [getattr(s, n) for s in summary.values()] for n in numbers}
     names = ("layer", "q_head", "head_class", "bias_context_logits", "ap_overall", "ap_drop")
     notes = "".join(f"<li>{html.escape(n.text)}</li>" for n in report.notes)
     return (html_table(means, f"{report.model or 'Rows'}: plasticity, mean of {len(report)} heads over {report.context_length} tokens")

@@ -47,7 +47,8 @@ def _capture_of(layers: dict[int, tuple[Side, Side]], rope: bool, model: str, wi
         raise ValueError(f"q has {heads} heads, which must be a multiple of the {key_heads} of k")
     manifest = {
         "format": "qkgeom-capture", "version": 1, "rope_stage": "post", "seed": 0, "written_by": f"qkgeom {__version__} (Python)",
-        "model": {"name": model, "model_type": "unknown", "head_dim": q.shape[2], "n_layers": max(layers) + 1, "n_query_heads": heads, "n_key_heads": key_heads},
+        "model": {"name": model, "model_type": "unknown", "head_dim": q.shape[2], "n_layers": max(layers) + 1, "n_query_heads": heads,
+                  "n_key_heads": key_heads},
         "context_length": max(lengths), "bucket": {"kind": "all", "size": 1}, "rate": 1.0,
         "examples": [{"index": i, "id": str(i), "tokens": n} for i, n in enumerate(lengths)],
         "layers": [{"layer": n, "rope": rope, "window": window, "query_heads": list(range(heads)), "key_heads": list(range(key_heads))}
@@ -55,7 +56,7 @@ def _capture_of(layers: dict[int, tuple[Side, Side]], rope: bool, model: str, wi
     }
     if score_scale is not None:
         manifest["score_scale"] = score_scale
-    arrays = [(n, *(x if i % 3 == 0 else x.astype(np.int32) for i, x in enumerate([*layers[n][0], *layers[n][1]]))) for n in sorted(layers)]
+    arrays = [(n, *layers[n][0], *layers[n][1]) for n in sorted(layers)]
     folder = tempfile.mkdtemp()
     try:
         _qkgeom.write_capture(folder, json.dumps(manifest), arrays, {})
@@ -121,8 +122,8 @@ def from_vllm_hook(path: Path, **options: Unpack[Options]) -> Capture:
         q, k = tensors[entry["key_q"]], tensors[entry["key_k"]]
         q = q[:, None] if q.ndim == 2 else q  # the last token's alone
         if q.shape[2] % heads or q.shape[2] // heads * key_heads != k.shape[2]:
-            raise ValueError(f"{folder}: {entry['module_name']} has {q.shape[2]} and {k.shape[2]} numbers a token, which are no {heads} and "
-                             f"{key_heads} heads of one size: one rank's share?")
+            raise ValueError(f"{folder}: {entry['module_name']} has {q.shape[2]} and {k.shape[2]} numbers a token, which are no {heads} "
+                             f"and {key_heads} heads of one size: one rank's share?")
         key_tokens = facts.get("k_seq_lens") or facts.get("seq_lens") or [k.shape[1]] * len(k)
         whole = entry.get("hookq_mode", facts.get("hookq_mode")) == "all_tokens"
         tokens = (facts.get("q_seq_lens") or key_tokens) if whole else [1] * len(q)

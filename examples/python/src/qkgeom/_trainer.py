@@ -99,4 +99,5 @@ class TrainerCallback(transformers.TrainerCallback):
 
 
 def _tensorboard_folder(args: typing.Any) -> str:
-    return os.environ.get("TENSORBOARD_LOGGING_DIR") or getattr(args, "logging_dir", None) or os.path.join(args.output_dir, "runs", "qkgeom")
+    given = os.environ.get("TENSORBOARD_LOGGING_DIR") or getattr(args, "logging_dir", None)
+    return given or os.path.join(args.output_dir, "runs", "qkgeom")

@@ -53,8 +53,8 @@ def _softmax_sums(attention: Attention, document: Document, q: torch.Tensor, k: 
     (heads, buckets, 3) and by distance (heads, buckets, distances), and its entropy in nats (heads, buckets)."""
     at = torch.arange(document.start, document.end, device=q.device)
     buckets, bins = -(-document.end // width), _distance_bins(document.end)
-    sums = {"first": torch.zeros(len(q), buckets, 3), "distance": torch.zeros(len(q), buckets, bins), "entropy": torch.zeros(len(q), buckets)}
-    sums = {name: x.to(q.device, torch.float64) for name, x in sums.items()}
+    shapes = {"first": (len(q), buckets, 3), "distance": (len(q), buckets, bins), "entropy": (len(q), buckets)}
+    sums = {name: torch.zeros(shape, dtype=torch.float64, device=q.device) for name, shape in shapes.items()}
     first = 0
     for _, logits, total in attention.scores(q, k):
         queries, keys = logits.shape[1:]
@@ -82,10 +82,11 @@ def _losses(document: Document, ids: torch.Tensor, result: typing.Any, width: in
     if logits is None or ids.dim() != 2 or logits.shape[1] != ids.shape[1]:
         raise Unsupported("loss=True needs input_ids, and logits of every token in the model's result")
     columns = slice(document.first, document.first + document.tokens)
-    lost = torch.nn.functional.cross_entropy(logits[document.row, columns][:-1].float(), ids[document.row, columns][1:], reduction="none")
+    logits, ids = logits[document.row, columns][:-1].detach().float(), ids[document.row, columns][1:]
+    lost = torch.nn.functional.cross_entropy(logits, ids, reduction="none").double().cpu()
     bucket = torch.arange(document.start, document.end - 1) // width
     buckets = -(-document.end // width)
-    return {"sum": torch.bincount(bucket, lost.detach().double().cpu(), buckets), "count": torch.bincount(bucket, minlength=buckets).double()}
+    return {"sum": torch.bincount(bucket, lost, buckets), "count": torch.bincount(bucket, minlength=buckets).double()}
 
 
 class capture:
@@ -197,7 +198,7 @@ class capture:
             config: typing.Any = typing.cast(typing.Any, self._model).config
             changed = rotates(self._model, config.get_text_config(), number) or getattr(module, "attn_temperature_tuning", False)
             if self._observed.rotated is None and changed:
-                raise Unsupported(f"pre_rope: {type(module).__name__} changes the rows of layer {number} with their position in a way of its own")
+                raise Unsupported(f"pre_rope: {type(module).__name__} changes the rows of layer {number} by position in a way of its own")
             q, k = self._observed.rotated or (q, k)
         for index, document in enumerate(documents, len(self._documents)):
             if self._keep != "moments":
