@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "qkgeom/core/config.hpp"
+
+namespace qkgeom::linalg {
+
+/// Writes the products of all rows of a (n, d) with all rows of b (m, d) to `out` (n, m), in single precision; all
+/// row-major and packed.
+QKGEOM_INLINE void row_products(const float* a, index_t n, const float* b, index_t m, index_t d, float* out);
+
+}  // namespace qkgeom::linalg
+
+#if !defined(QKGEOM_PRECOMPILED)
+#include "qkgeom/linalg/detail/products.hpp"
+#endif
