@@ -155,7 +155,7 @@ TEST(grip, of_winners_is_that_of_the_closed_form) {
       const auto& g = found.at(needle_kind::winner, n, 1);
       const double truth = winners_grip(p, small, n);
       EXPECT_LT(std::abs(g.value.value - truth), 2 * g.value.error + 0.002) << n << " keys, " << frequency;
-      EXPECT_LT(g.value.error, 0.06);
+      EXPECT_LT(g.value.error, 0.13);
       EXPECT_LT(g.least - 0.01, truth) << n;
       EXPECT_GT(g.most + 0.01, truth) << n;
     }
@@ -229,8 +229,7 @@ TEST(grip, says_what_it_cannot_know) {
   const auto lone = of({.documents = 12, .step = 50, .strength = 4, .frequency = 0.02, .margin = 5});
   const auto& g = lone.at(needle_kind::matched, 16384, 1);
   EXPECT_GT(g.most - g.least, 0.1);
-  EXPECT_GT(g.tail_error, 0.01);
-  EXPECT_GE(g.value.error, g.tail_error);
+  EXPECT_GE(g.value.error, std::abs(g.with_tail - g.value.value));
   EXPECT_TRUE(g.least <= g.value.value && g.value.value <= g.most);
   // Too few documents, and too short ones.
   EXPECT_TRUE(std::isnan(of({.documents = 2}).grip[0].value.error));
@@ -247,7 +246,8 @@ TEST(grip, of_a_window_ends_with_it) {
   EXPECT_NEAR(a.chance, 60.0 / 128, 1e-12);
   EXPECT_LT(std::abs(a.value.value - a.chance), 3 * a.value.error);
   EXPECT_DOUBLE_EQ(a.value.value, b.value.value);
-  const auto counted = counted_grip(cpu, rows.layer(), std::nullopt, {}, {.near = 64, .nearest = 4, .lengths = {200}})[0].grip[0];
+  const auto counted =
+      counted_grip(cpu, rows.layer(), std::nullopt, {}, {.near = 64, .nearest = 4, .lengths = {200}})[0].grip[0];
   EXPECT_LT(std::abs(counted.value.value - a.chance), 3 * counted.value.error);
 }
 

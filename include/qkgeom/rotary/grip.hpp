@@ -41,10 +41,10 @@ struct grip_options {
 struct grip_value {
   needle_kind needle = needle_kind::winner;
   index_t top = 1, length = 0, cases = 0;  ///< cases: queries with such a needle
-  estimate value;                          ///< over documents; the error holds `tail_error`
-  double tail_error = 0;       ///< difference of the values with a generalised Pareto and with an exponential tail
-  double least = 0, most = 0;  ///< values that counting alone cannot rule out
-  double chance = 0;           ///< the value on exchangeable keys
+  estimate value;                          ///< over documents; the error holds the difference to `with_tail`
+  double with_tail = 0;                    ///< the value if a tail is fitted where no far key scores higher
+  double least = 0, most = 0;              ///< the values if all or none of that tail were above the needles
+  double chance = 0;                       ///< the value on exchangeable keys
 };
 
 /// Share of matched needles that stand in [from, to) tokens before the query and are among the `reach_top` highest
@@ -71,14 +71,14 @@ struct head_grip {
 /// Predicts the grip and reach of each query head of a layer at any context, from the rows of short documents before
 /// the rotary embedding (empty: a NoPE layer) that the long context has. The query and its nearest keys stay as they
 /// are. The other n - near keys are drawn from the document: all its keys are rotated to distances spread over (near,
-/// n). The m keys of a document have m + 1 gaps between their scores, and a further key falls into each gap alike
-/// (Bayesian bootstrap over keys): inside a gap scores are spread evenly, above the largest as a generalised Pareto
-/// distribution fitted to the largest ones. The number of far keys above the needle is then beta-binomial, with the
-/// bootstrap's mean and variance. If keys are exchangeable, so that nothing rotates, its expectation is exact for any
-/// needle: (near - nearest) / n for the top 1 (docs/mathematics.md, Grip). `token` (n_k) are the tokens of the keys;
-/// empty: there are no matched needles. Documents of at most near + first tokens have no case. Costs two products of
-/// `queries` rows with all rows of a document per length. Reads rows in host memory. Throws `error` if shapes or
-/// options do not agree, or if a document lacks a key.
+/// n), and those above the needle are counted. The m keys of a document count with the weights of a Bayesian bootstrap,
+/// and the needle's own key with the part above the needle of the gap between its far score and the next one: the
+/// number of far keys above is then beta-binomial. If keys are exchangeable, so that nothing rotates, the expectation
+/// is exact for any needle: (near - nearest) / n for the winner and the top 1 (docs/mathematics.md, Grip and reach).
+/// Where no far key is above, a generalised Pareto tail says what longer contexts may hold; the value's error holds the
+/// difference that it makes. `token` (n_k) are the tokens of the keys; empty: there are no matched needles. Documents
+/// of at most near + first tokens have no case. Costs two products of `queries` rows with all rows of a document per
+/// length. Reads rows in host memory. Throws `error` if shapes or options do not agree, or if a document lacks a key.
 template <context Context, class T>
 std::vector<head_grip> grip(Context& ctx, const layer_view<T>& before, const std::optional<captured_rope>& rope,
                             const vector_view<const std::int32_t>& token, const grip_options& options);
@@ -110,7 +110,8 @@ struct grip_document {
 
 /// Sums over the cases of a document by slot: (kinds, lengths, tops), then the bins of distance.
 struct grip_slot {
-  double n = 0, value = 0, exponential = 0, least = 0, most = 0;
+  double n = 0;
+  std::array<double, 4> kept{};  ///< by `far_gaps::way`
 };
 using grip_sums = std::vector<grip_slot>;
 

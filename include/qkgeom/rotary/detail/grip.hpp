@@ -171,7 +171,6 @@ struct score_tail {
     if (std::abs(shape) < 1e-6) return std::exp(-z);
     return std::pow(std::max(0.0, 1 + shape * z), -1 / shape);
   }
-  double beyond_exponential(double s) const { return std::exp(-(s - top) / mean); }
 };
 
 /// Padding behind scores; below all of them.
@@ -232,32 +231,28 @@ QKGEOM_INLINE double share_free(index_t free, double n, double m, double far, do
   return std::min(1.0, sum);
 }
 
-/// Numbers of far gaps above a needle, summed over shells by their weights; all of them, those of the needle's own key,
-/// and the square of the other keys' shares. The gap above the largest score counts in four ways.
+/// Numbers of far gaps above a needle, summed over shells by their weights: all of them, the part of the needle's own
+/// key, and the square of the other keys' shares. A needle above all scores counts in four ways: by its own key alone,
+/// by the fitted tail, and as if all or none of the largest gap were above it.
 struct far_gaps {
-  enum way : std::size_t { pareto, exponential, full, empty };
+  enum way : std::size_t { counted, fitted, full, empty };
   std::array<double, 4> all{}, own{};
   double square = 0;
 
-  void add(double weight, double count, double own_hit, const std::array<double, 4>& part) {
+  /// `own_hit`: the needle's own key is above it; `next`: its own key is the highest one that is not.
+  void add(double weight, double count, bool own_hit, bool next, const std::array<double, 4>& part) {
     for (std::size_t w = 0; w < 4; ++w) {
       all[w] += weight * (count + part[w]);
-      own[w] += weight * (own_hit + part[w]);
+      own[w] += weight * ((own_hit ? 1 : 0) + (next ? part[w] : 0));
     }
   }
   /// Adds to a slot the probability that at most `free` of n far keys are above.
   void put(grip_slot& slot, index_t free, double n, double m) const {
     slot.n += 1;
     if (free < 0) return;
-    std::array<double, 4> p;
+    const double scale = n > 0 ? 1 / n : 0;
     for (std::size_t w = 0; w < 4; ++w)
-      p[w] = w > 0 && all[w] == all[0]
-                 ? p[0]
-                 : share_free(free, n, m, n > 0 ? all[w] / n : 0, n > 0 ? (square + own[w] * own[w]) / (n * n) : 0);
-    slot.value += p[pareto];
-    slot.exponential += p[exponential];
-    slot.least += p[full];
-    slot.most += p[empty];
+      slot.kept[w] += share_free(free, n, m, all[w] * scale, (square + own[w] * own[w]) * scale * scale);
   }
 };
 
@@ -329,13 +324,16 @@ QKGEOM_INLINE std::vector<grip_sums> predicted_cases(const grip_plan& plan, cons
           const double weight = plan.weight[i];
           const score_tail& tail = tails[i * cases + c];
           const float *const v = far + i * cases * width, top = tail.top;
+          const float itself = v[own - o.first];
           if (s > top) {
-            const bool tied = s - top <= 1e-5f * (std::abs(s) + std::abs(top));
-            gaps.add(weight, 0, 0, {tail.beyond(s), tail.beyond_exponential(s), 1, tied ? 1.0 : 0.0});
+            const bool next = itself == top, tied = s - top <= 1e-5f * (std::abs(s) + std::abs(top));
+            const double part = tail.beyond(s);
+            gaps.add(weight, 0, false, next, {next ? part : 0, part, 1, tied ? 1.0 : 0.0});
           } else if (weight > 0) {
             const auto p = place(v, width, s, static_cast<float>(weight), share.data());
-            const double part = p.count > 0 ? (p.above - s) / (p.above - p.below) : 1;
-            gaps.add(weight, p.count, v[own - o.first] > s, {part, part, part, part});
+            const bool next = itself == p.below;
+            const double part = !next ? 0 : p.count > 0 ? (p.above - s) / (p.above - p.below) : 1;
+            gaps.add(weight, p.count, itself > s, next, {part, part, part, part});
             gaps.square = p.square - share[own - o.first] * share[own - o.first];
           }
           n += weight;
@@ -401,7 +399,8 @@ QKGEOM_INLINE std::vector<grip_sums> counted_cases(const grip_plan& plan, const 
       const auto put = [&](std::size_t slot, bool kept) {
         const double x = kept ? 1 : 0;
         auto& sum = result[h][slot];
-        sum = {sum.n + 1, sum.value + x, sum.exponential + x, sum.least + x, sum.most + x};
+        sum.n += 1;
+        for (double& sum_of_way : sum.kept) sum_of_way += x;
       };
       const auto put_grip = [&](needle_kind kind, float s) {
         for (std::size_t i = 0; i < o.lengths.size() && o.lengths[i] <= document.longest; ++i) {
@@ -438,32 +437,34 @@ inline double distance_at_half(const std::vector<double>& share, const std::vect
 
 QKGEOM_INLINE head_grip grip_of(const grip_plan& plan, const std::vector<grip_sums>& documents) {
   const auto& o = plan.options;
-  const auto column = [&](std::size_t slot, double grip_slot::*member) {
-    std::vector<double> x;
-    for (const auto& sums : documents) x.push_back(sums[slot].*member);
-    return x;
+  const auto of = [&](std::size_t slot, std::size_t way) {
+    std::vector<double> kept, n;
+    for (const auto& sums : documents) {
+      kept.push_back(sums[slot].kept[way]);
+      n.push_back(sums[slot].n);
+    }
+    return ratio_of_sums(kept, n);
   };
-  const auto total = [&](std::size_t slot, double grip_slot::*member) {
-    double sum = 0;
-    for (const double x : column(slot, member)) sum += x;
-    return sum;
+  const auto cases = [&](std::size_t slot) {
+    double n = 0;
+    for (const auto& sums : documents) n += sums[slot].n;
+    return static_cast<index_t>(n);
   };
   head_grip head;
   for (const auto kind : all_needle_kinds)
     for (std::size_t i = 0; i < o.lengths.size(); ++i)
       for (std::size_t t = 0; t < o.tops.size(); ++t) {
         const auto slot = plan.slot(kind, i, t);
-        const double n = total(slot, &grip_slot::n);
         grip_value g;
         g.needle = kind;
         g.top = o.tops[t];
         g.length = o.lengths[i];
-        g.cases = static_cast<index_t>(n);
-        g.value = ratio_of_sums(column(slot, &grip_slot::value), column(slot, &grip_slot::n));
-        g.tail_error = std::abs(total(slot, &grip_slot::exponential) / n - g.value.value);
-        g.value.error = std::hypot(g.value.error, g.tail_error);
-        g.least = total(slot, &grip_slot::least) / n;
-        g.most = total(slot, &grip_slot::most) / n;
+        g.cases = cases(slot);
+        g.value = of(slot, far_gaps::counted);
+        g.with_tail = of(slot, far_gaps::fitted).value;
+        g.value.error = std::hypot(g.value.error, g.with_tail - g.value.value);
+        g.least = of(slot, far_gaps::full).value;
+        g.most = of(slot, far_gaps::empty).value;
         const index_t keys = std::min(g.length, plan.seen), found = plan.near() - o.nearest;
         double beaten = 1;
         for (index_t x = 0; x < g.top; ++x)
@@ -477,12 +478,12 @@ QKGEOM_INLINE head_grip grip_of(const grip_plan& plan, const std::vector<grip_su
   std::vector<std::vector<double>> without(documents.size());
   for (std::size_t b = 0; b < plan.bins(); ++b) {
     const auto slot = plan.first_bin() + b;
-    const double n = total(slot, &grip_slot::n), value = total(slot, &grip_slot::value);
-    head.kept.push_back({o.distances[b], o.distances[b + 1], static_cast<index_t>(n),
-                         ratio_of_sums(column(slot, &grip_slot::value), column(slot, &grip_slot::n))});
+    head.kept.push_back({o.distances[b], o.distances[b + 1], cases(slot), of(slot, far_gaps::counted)});
     share.push_back(head.kept.back().value.value);
+    double n = 0, sum = 0;
+    for (const auto& e : documents) n += e[slot].n, sum += e[slot].kept[0];
     for (std::size_t e = 0; e < documents.size(); ++e)
-      without[e].push_back((value - documents[e][slot].value) / (n - documents[e][slot].n));
+      without[e].push_back((sum - documents[e][slot].kept[0]) / (n - documents[e][slot].n));
   }
   std::vector<double> reach;
   for (const auto& shares : without) reach.push_back(distance_at_half(shares, o.distances));
