@@ -31,6 +31,7 @@ constexpr command commands[]{
     {"plasticity", "how freely each head can still reorder keys along the context"},
     {"report", "a study as one page that opens without a network"},
     {nullptr, "Look beyond its length"},
+    {"grip", "which heads keep what they have found in a long context, and how far they see"},
     {"what-if", "every head at a longer context, or under another rotary embedding"},
     {"bands", "what each plane of the rotary embedding does to scores"},
     {"recovery-planes", "planted heads: which of these planes let plasticity rise again"},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <complex>
 #include <cstddef>
@@ -144,7 +145,7 @@ class virtual_distances {
 
 struct stability_options {
   std::vector<index_t> windows{};  ///< numbers of virtual distances, tokens
-  index_t queries = 4, keys = 8;  ///< drawn in each document, keys before each query; two keys after another are a pair
+  index_t queries = 4, keys = 4;  ///< drawn in each document, keys before each query; two keys after another are a pair
   index_t distances = 256;        ///< drawn of a window
   std::uint64_t seed = 0;
 };
@@ -197,34 +198,38 @@ std::vector<std::vector<order_stability>> order_stability_of(Context& ctx, const
   ctx.for_each(std::ssize(result), [&](index_t h) {
     const auto head = before.head(h);
     const index_t d = head.q.cols;
-    for (std::size_t w = 0; w < windows.size(); ++w) {
-      std::vector<double> sum[3], count[3];
-      for (const auto& document : documents) {
-        double value[3] = {}, n[3] = {};
-        const auto add = [&](int i, double x) {
-          if (!std::isnan(x)) value[i] += x, n[i] += 1;
-        };
-        for (const auto& one : document) {
-          score_series last;
-          for (std::size_t j = 0; j < one.k.size(); ++j) {
-            auto s = series_of(head.q.row(one.q), head.k.row(one.k[j]), d, rope);
-            add(2, windows[w].mean_step(s));
-            if (j % 2 == 1 && one.k[j] != one.k[j - 1]) {
-              for (std::size_t f = 0; f < s.planes.size(); ++f) last.planes[f] -= s.planes[f];
-              last.still -= s.still;
-              add(0, 1 - windows[w].normal_reversals(last));
-              add(1, 1 - windows[w].counted_reversals(last));
-            }
-            last = std::move(s);
+    // Means over a document's draws, by window and score.
+    std::vector<std::array<std::vector<double>, 3>> sum(windows.size()), count(windows.size());
+    for (const auto& document : documents) {
+      std::vector<std::array<double, 3>> value(windows.size()), n(windows.size());
+      const auto add = [&](std::size_t w, std::size_t i, double x) {
+        if (!std::isnan(x)) value[w][i] += x, n[w][i] += 1;
+      };
+      for (const auto& one : document) {
+        score_series last;
+        for (std::size_t j = 0; j < one.k.size(); ++j) {
+          auto s = series_of(head.q.row(one.q), head.k.row(one.k[j]), d, rope);
+          const bool pair = j % 2 == 1 && one.k[j] != one.k[j - 1];
+          for (std::size_t f = 0; f < s.planes.size() && pair; ++f) last.planes[f] -= s.planes[f];
+          last.still -= s.still;
+          for (std::size_t w = 0; w < windows.size(); ++w) {
+            add(w, 2, windows[w].mean_step(s));
+            if (!pair) continue;
+            add(w, 0, 1 - windows[w].normal_reversals(last));
+            add(w, 1, 1 - windows[w].counted_reversals(last));
           }
-        }
-        for (int i = 0; i < 3; ++i) {
-          sum[i].push_back(n[i] > 0 ? value[i] / n[i] : 0);
-          count[i].push_back(n[i] > 0 ? 1 : 0);
+          last = std::move(s);
         }
       }
-      result[h].push_back({options.windows[w], ratio_of_sums(sum[0], count[0]), ratio_of_sums(sum[1], count[1]),
-                           ratio_of_sums(sum[2], count[2])});
+      for (std::size_t w = 0; w < windows.size(); ++w)
+        for (std::size_t i = 0; i < 3; ++i) {
+          sum[w][i].push_back(n[w][i] > 0 ? value[w][i] / n[w][i] : 0);
+          count[w][i].push_back(n[w][i] > 0 ? 1 : 0);
+        }
+    }
+    for (std::size_t w = 0; w < windows.size(); ++w) {
+      const auto mean = [&](std::size_t i) { return ratio_of_sums(sum[w][i], count[w][i]); };
+      result[h].push_back({options.windows[w], mean(0), mean(1), mean(2)});
     }
   });
   return result;
