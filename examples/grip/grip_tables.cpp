@@ -147,7 +147,7 @@ std::string kilo(index_t n) { return n % 1024 == 0 && n > 0 ? std::to_string(n /
 
 step_figure curves(const grip_study& s) {
   step_figure f;
-  f.text = {"Which share of heads' needles stays on top as the context grows",
+  f.text = {"Needles that stay on top as the context grows",
             s.whole.report.model + ", from documents of " + grouped(s.whole.report.context_length) +
                 " tokens; means over heads; dashed: chance",
             "keys that compete", "grip"};
@@ -155,7 +155,7 @@ step_figure curves(const grip_study& s) {
   f.y_high = 1;
   for (const index_t n : s.options.lengths) f.steps.push_back(kilo(n));
   constexpr colour colours[][2] = {
-      {palette::black, palette::grey}, {rope_colour, palette::sky}, {nope_colour, palette::orange}};
+      {palette::black, palette::green}, {rope_colour, palette::sky}, {nope_colour, palette::orange}};
   auto groups = head_groups(s.whole.report.heads);
   if (groups.size() > 1) groups.erase(groups.begin());
   for (std::size_t g = 0; g < groups.size(); ++g)

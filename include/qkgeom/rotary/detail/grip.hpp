@@ -135,7 +135,7 @@ QKGEOM_INLINE grip_plan plan_grip(const std::vector<grip_document>& documents, c
   return plan;
 }
 
-/// Returns the rotated rows of x (n, d) from row `first` on, one for each rotation.
+/// Returns the rows of x (n, d), each under its rotation.
 inline std::vector<float> rotated_rows(const float* x, index_t d, const vector_rotation* rotations, index_t n) {
   std::vector<float> y(x, x + n * d);
   for (index_t i = 0; i < n; ++i) rotations[i](y.data() + i * d);
@@ -312,8 +312,8 @@ QKGEOM_INLINE std::vector<grip_sums> predicted_cases(const grip_plan& plan, cons
     }
     for (index_t c = 0; c < cases; ++c) {
       const auto& one = document.cases[c];
-      const float *const near_end = near_scores.data() + c * document.tokens + one.at, *const near_begin =
-                                                                                           near_end - near;
+      const float* const near_end = near_scores.data() + c * document.tokens + one.at;
+      const float* const near_begin = near_end - near;
       const float* const far = far_scores.data() + c * width;  // (shells), a step of cases * width
       // Calls at(length, gaps, far keys) for a needle of score s and position `own`.
       const auto gaps_above = [&](float s, index_t own, const auto& at) {
