@@ -11,6 +11,7 @@
 #include "qkgeom/plasticity/detail/merge.hpp"
 #include "qkgeom/plasticity/detail/profile_of.hpp"
 #include "qkgeom/plasticity/detail/summary.hpp"
+#include "qkgeom/rotary/detail/grip.hpp"
 #include "qkgeom/stats/detail/interval.hpp"
 
 #if defined(QKGEOM_KERNEL_SETS)
@@ -53,9 +54,14 @@ std::vector<double> linalg::quadratic_rows(const std::vector<double>& m, const s
   return cpu::kernels().quadratic_rows(m, v, d);
 }
 
+void linalg::row_products(const float* a, index_t n, const float* b, index_t m, index_t d, float* out) {
+  cpu::kernels().row_products(a, n, b, m, d, out);
+}
+
 }  // namespace qkgeom
 #else
 #include "qkgeom/backend/detail/cpu/primitive_bodies.hpp"
+#include "qkgeom/linalg/detail/products.hpp"
 #include "qkgeom/linalg/detail/symmetric.hpp"
 
 const qkgeom::cpu::kernel_set& qkgeom::cpu::kernels() { return kernels_here(); }

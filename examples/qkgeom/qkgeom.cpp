@@ -17,9 +17,9 @@
 /// `main` of each program, defined in the target qkgeom-all alone.
 using program = int(int, char**);
 extern "C" [[gnu::weak]] program qkgeom_capture, qkgeom_merge, qkgeom_evaluate, qkgeom_heads, qkgeom_pca,
-    qkgeom_rotation, qkgeom_plasticity, qkgeom_report, qkgeom_what_if, qkgeom_bands, qkgeom_recovery_planes,
-    qkgeom_compare, qkgeom_dynamics, qkgeom_drop_split, qkgeom_choose_heads, qkgeom_interventions,
-    qkgeom_quantised_keys, qkgeom_cache_losses, qkgeom_export, qkgeom_thesis;
+    qkgeom_rotation, qkgeom_plasticity, qkgeom_report, qkgeom_grip, qkgeom_what_if, qkgeom_bands,
+    qkgeom_recovery_planes, qkgeom_compare, qkgeom_dynamics, qkgeom_drop_split, qkgeom_choose_heads,
+    qkgeom_interventions, qkgeom_quantised_keys, qkgeom_cache_losses, qkgeom_export, qkgeom_thesis;
 
 namespace {
 
@@ -41,6 +41,7 @@ constexpr command commands[]{
     {"plasticity", "how freely each head can still reorder keys along the context", qkgeom_plasticity},
     {"report", "a study as one page that opens without a network", qkgeom_report},
     {nullptr, "Look beyond its length"},
+    {"grip", "which heads keep what they have found in a long context, and how far they see", qkgeom_grip},
     {"what-if", "every head at a longer context, or under another rotary embedding", qkgeom_what_if},
     {"bands", "what each plane of the rotary embedding does to scores", qkgeom_bands},
     {"recovery-planes", "planted heads: which of these planes let plasticity rise again", qkgeom_recovery_planes},

@@ -2,45 +2,11 @@
 #include "examples/what_if/extrapolation.hpp"
 
 #include <cstddef>
+#include <utility>
 
 #include "qkgeom/core/error.hpp"
 
 namespace qkgeom::examples {
-namespace {
-
-/// A sum of squares and how many there are; NaN counts as absent.
-struct mean_square {
-  double sum = 0, count = 0;
-  void add(double x) {
-    if (std::isnan(x)) return;
-    sum += x * x;
-    ++count;
-  }
-  double value() const { return sum / count; }
-};
-
-/// (miss / growth)^2 of number `i` over the factors of a check, and over the heads of a kind.
-mean_square rate_of_head(const self_check& check, std::size_t head, std::size_t i) {
-  mean_square s;
-  for (std::size_t f = 0; f < check.factors.size(); ++f)
-    s.add(check.miss[f][head][i] / growth_of_error(check.factors[f]));
-  return s;
-}
-mean_square rate_of_kind(const self_check& check, bool rope, std::size_t i) {
-  mean_square s;
-  for (std::size_t h = 0; h < check.rope.size(); ++h)
-    if (check.rope[h] == rope) {
-      const auto own = rate_of_head(check, h, i);
-      s.sum += own.sum;
-      s.count += own.count;
-    }
-  return s;
-}
-
-double square_or_zero(double x) { return std::isnan(x) ? 0 : x * x; }
-
-}  // namespace
-
 self_check check_predictions(const model_report& actual, const std::vector<short_prediction>& predicted) {
   self_check check;
   for (const auto& h : actual.heads) check.rope.push_back(h.rope);
@@ -65,22 +31,17 @@ self_check check_predictions(const model_report& actual, const std::vector<short
 
 std::vector<std::array<estimate, carried_numbers.size()>> extrapolate(const model_report& predicted,
                                                                       const self_check& check, double factor) {
-  require(predicted.heads.size() == check.rope.size(), "extrapolate: the check is about ", check.rope.size(),
-          " heads, not ", predicted.heads.size());
-  const double growth = growth_of_error(factor);
   std::vector<std::array<estimate, carried_numbers.size()>> heads(predicted.heads.size());
   for (std::size_t i = 0; i < carried_numbers.size(); ++i) {
-    const mean_square of_kind[] = {rate_of_kind(check, false, i), rate_of_kind(check, true, i)};
-    for (std::size_t h = 0; h < heads.size(); ++h) {
-      const auto value = carried_numbers[i].of(predicted.heads[h]);
-      const auto own = rate_of_head(check, h, i);
-      const auto& kind = of_kind[check.rope[h]];
-      heads[h][i].value = value.value;
-      if (!(kind.count > 0)) continue;
-      const double rate = (shared_misses * kind.value() + own.sum) / (shared_misses + own.count);
-      heads[h][i].error = std::sqrt(growth * growth * rate + square_or_zero(value.error));
-      heads[h][i].freedom = kind.count;
+    std::vector<estimate> values;
+    for (const auto& h : predicted.heads) values.push_back(carried_numbers[i].of(h));
+    head_misses one{check.factors, {}, check.rope};
+    for (const auto& miss : check.miss) {
+      auto& of_factor = one.miss.emplace_back();
+      for (const auto& m : miss) of_factor.push_back(m[i]);
     }
+    values = widened(std::move(values), one, factor);
+    for (std::size_t h = 0; h < heads.size(); ++h) heads[h][i] = values[h];
   }
   return heads;
 }

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "examples/common/numbers/misses.hpp"
 #include "qkgeom/report/head_groups.hpp"
 #include "qkgeom/report/head_report.hpp"
 #include "qkgeom/stats/jackknife.hpp"
@@ -47,21 +47,7 @@ struct self_check {
 /// Compares head by head. Throws `error` if the heads differ or a factor is not above 1.
 self_check check_predictions(const model_report& actual, const std::vector<short_prediction>& predicted);
 
-/// How an error grows with the factor of a prediction: each doubling adds an error of its own, so that variances grow
-/// with the number of doublings (docs/long-from-short.md has the coverage of this and of linear growth).
-inline double growth_of_error(double factor) { return std::sqrt(std::log2(factor)); }
-
-/// So many misses of its own does a head count as having from the other heads of its kind.
-inline constexpr double shared_misses = 8;
-
-/// Intervals hold nine tenths: the misses of one capture do not tell more.
-inline constexpr double interval_miss = 0.1;
-
-/// The numbers of each head at `factor` times the context that `check` is about, predicted by `predicted`. The variance
-/// is that of the prediction over documents and, times the square of `growth_of_error`, the mean over the factors of
-/// the check of (miss / growth)^2: the head's own, together with the mean over heads of its kind (RoPE or NoPE) as
-/// `shared_misses` further misses. The degrees of freedom are the misses of its kind. Errors are NaN where the check
-/// has no miss.
+/// The numbers of each head at `factor` times the context that `check` is about, predicted by `predicted`, `widened`.
 std::vector<std::array<estimate, carried_numbers.size()>> extrapolate(const model_report& predicted,
                                                                       const self_check& check, double factor);
 

@@ -43,7 +43,9 @@ enum class draw : std::uint32_t {
   probe = 13,
   stretched_position = 14,
   stationary_key = 15,
-  softmax_query = 16
+  softmax_query = 16,
+  grip_query = 17,
+  grip_distance = 18
 };
 
 /// A stateless stream of random numbers: entry i depends only on (seed, document, layer, use, i).

@@ -10,7 +10,7 @@
 #include "qkgeom/context/context.hpp"
 #include "qkgeom/geometry/head_class.hpp"
 #include "qkgeom/linalg/dense.hpp"
-#include "qkgeom/linalg/symmetric.hpp"
+#include "qkgeom/linalg/products.hpp"
 #include "qkgeom/stats/moments.hpp"
 
 namespace qkgeom {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <cstddef>
 #include <vector>
 
 #include "qkgeom/context/context.hpp"
@@ -16,10 +15,6 @@ QKGEOM_INLINE eigen_system symmetric_eigen(const std::vector<double>& matrix, in
 /// smallest pivot is at least 1e-6 of the largest, else from a pivoted LDLT, which drops pivots below d eps times the
 /// largest; F has a column per remaining pivot. Throws if an entry is not finite.
 QKGEOM_INLINE semidefinite_root semidefinite_factor(const std::vector<double>& matrix, index_t d);
-
-/// Returns v_j' m v_j for every row v_j of v; reads only the upper triangle of the symmetric m.
-QKGEOM_INLINE std::vector<double> quadratic_rows(const std::vector<double>& m, const std::vector<double>& v,
-                                                 std::size_t d);
 
 /// Returns f(matrix) for each matrix, in parallel on the host.
 template <runs_host_work Context, class F>

@@ -17,7 +17,7 @@
 #include "qkgeom/geometry/complement.hpp"
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/linalg/dense.hpp"
-#include "qkgeom/linalg/symmetric.hpp"
+#include "qkgeom/linalg/products.hpp"
 
 namespace qkgeom::detail {
 

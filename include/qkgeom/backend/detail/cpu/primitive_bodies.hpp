@@ -5,6 +5,7 @@
 #include "qkgeom/backend/detail/cpu/gaussian_pairs.hpp"
 #include "qkgeom/backend/detail/cpu/primitives.hpp"
 #include "qkgeom/backend/detail/cpu/side_moments.hpp"
+#include "qkgeom/linalg/products.hpp"
 #include "qkgeom/linalg/symmetric.hpp"
 
 /// The instruction set that this unit is compiled for.
@@ -67,7 +68,8 @@ inline const kernel_set& kernels_here() {
                                    .empirical_pairs = empirical_pairs,
                                    .symmetric_eigen = linalg::symmetric_eigen,
                                    .semidefinite_factor = linalg::semidefinite_factor,
-                                   .quadratic_rows = linalg::quadratic_rows};
+                                   .quadratic_rows = linalg::quadratic_rows,
+                                   .row_products = linalg::row_products};
   return here;
 }
 

@@ -9,6 +9,7 @@
 #include "qkgeom/context/row_moments.hpp"
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/core/thread_pool.hpp"
+#include "qkgeom/linalg/products.hpp"
 #include "qkgeom/linalg/symmetric.hpp"
 
 namespace qkgeom::cpu {
@@ -35,6 +36,7 @@ struct kernel_set {
   eigen_system (*symmetric_eigen)(const std::vector<double>& matrix, index_t d);
   semidefinite_root (*semidefinite_factor)(const std::vector<double>& matrix, index_t d);
   std::vector<double> (*quadratic_rows)(const std::vector<double>& m, const std::vector<double>& v, std::size_t d);
+  void (*row_products)(const float* a, index_t n, const float* b, index_t m, index_t d, float* out);
 };
 
 /// Returns the kernels that run here: those compiled with this unit or, in a build that holds several sets, the set

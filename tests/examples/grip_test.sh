@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# grip on the bundled model: from six books of 1024 tokens to what four other books of 4096 count, RoPE heads and NoPE heads.
+# Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
+set -uo pipefail
+# Sanitizers slow it twentyfold; formats_test runs the same program under them.
+if grep -q __asan_init "$QKGEOM_BIN/qkgeom-grip"; then
+  echo "Skipped: with AddressSanitizer in the programs, formats_test runs them on less"
+  exit 77
+fi
+source "$QKGEOM_SOURCE/tests/examples/common.sh"
+model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
+
+take() { # OUT OPTIONS...
+  run capture --model "$model/lc-4096-to-8192-step-10" --jsonl "$model/heldout.jsonl" --layers 2,3,5 --sampler all --out "$work/$1" "${@:2}"
+}
+take long --skip-examples 6 --examples 4 --max-length 4096
+take short --examples 6 --max-length 1024 --pre-rope
+run grip "$work/short" --near 500 --context 2000 --queries 48 --actual "$work/long" --no-figures --out "$work/grip"
+grep -q 'note: 8 heads without rotary embedding' "$work/stdout" || bad "no note on NoPE heads: $(cat "$work/stdout")"
+python3 - "$work/grip" <<'END' || bad "grip: $(cat "$work/grip/grip_check.csv")"
+import csv, sys
+rows = lambda name: list(csv.DictReader(open(f"{sys.argv[1]}/{name}.csv")))
+check = {(r["from"], r["needle"], r["top"], r["length"], r["group"]): {k: float(v or "nan") for k, v in r.items() if k not in ("from", "needle", "group")}
+         for r in rows("grip_check")}
+for length in ("1000", "2000"):
+    for top in ("1", "8"):
+        rope, nope = (check["actual", "winner", top, length, g] for g in ("rope", "nope"))
+        assert rope["heads"] == 16 and (top == "8" or rope["correlation"] > 0.95), (length, top, rope)
+        assert abs(rope["predicted"] - rope["actual"]) < 0.06, (length, top, rope)
+        assert abs(nope["predicted"] - nope["actual"]) < 0.08, (length, top, nope)
+        assert rope["in_interval"] > 0.7 and nope["in_interval"] > 0.6, (length, top, rope, nope)
+assert {k[0] for k in check} == {"1/2", "1/4", "actual"}
+grips = rows("grip")
+for r in grips:
+    g, chance = float(r["grip"]), float(r["chance"])
+    assert float(r["low"]) <= g <= float(r["high"]) and float(r["least"]) - 1e-9 <= g <= float(r["most"]) + 1e-9, r
+    if r["rope"] == "0" and r["needle"] == "winner" and r["top"] == "1":
+        assert abs(g - chance) < 0.1, r  # exchangeable keys: grip is chance
+rope = [float(r["grip"]) / float(r["chance"]) for r in grips
+        if r["rope"] == "1" and (r["needle"], r["top"], r["length"]) == ("winner", "8", "2000")]
+assert sum(rope) / len(rope) > 1.05, rope
+heads = rows("grip_heads")
+assert len(heads) == 24 and all(0 <= float(r["reach"]) <= 2000 for r in heads)
+stable = rows("stability")
+assert len(stable) == 24 * 5 and all(float(r["counted"]) == 1 for r in stable if r["rope"] == "0")
+END
+
+# Rows from after the rotation give the same; some heads are rows of the whole.
+take post --examples 6 --max-length 1024
+run grip "$work/post" --near 500 --context 2000 --queries 48 --heads 2.1,3.0 --no-figures --out "$work/some"
+python3 - "$work/some/grip.csv" "$work/grip/grip.csv" <<'END' || bad "rows from after the rotation"
+import csv, sys
+some, whole = (list(csv.DictReader(open(f))) for f in sys.argv[1:])
+key = lambda r: tuple(r[k] for k in ("layer", "q_head", "needle", "top", "length"))
+of = {key(r): r for r in whole}
+assert len({key(r)[:2] for r in some}) == 2
+assert all(abs(float(r["grip"]) - float(of[key(r)]["grip"])) < 0.01 for r in some)
+END
+run capture --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 1 --max-length 128 --out "$work/drawn"
+refused 'lacks the key at position' grip "$work/drawn" --out "$work/none"
+refused '64 is below the 100 nearest keys' grip "$work/short" --near 100 --context 64 --out "$work/none"
