@@ -80,7 +80,8 @@ std::string figures_html(const std::vector<page_figure>& figures, const fixed_sc
       "<p>Colours mean the same in every report with these limits: correlations -1 to 1; bias × context in logits " +
       both(scales.bias) + ", in sd " + both(scales.bias_in_sd) +
       "; plasticity 0 to 1. A value beyond them has the colour of the end.</p>\n";
-  for (const auto& f : figures) s += figure_html(f);
+  for (const auto& f : figures)
+    if (f.name != "profile") s += figure_html(f);
   return s;
 }
 
@@ -97,9 +98,11 @@ report_content report_sections(const analysed& found, const report_settings& set
   return {.title = found.report.model,
           .result = result.sections(),
           .summary = summary.sections(),
+          .overview = {},
           .figures = {},
           .heads = heads_html(found.report),
-          .notes = notes_html(found, settings)};
+          .notes = notes_html(found, settings),
+          .data = head_data(found)};
 }
 
 std::string report_page(const report_content& c) {
@@ -117,16 +120,17 @@ std::string report_page(const report_content& c) {
       title + ": attention heads</title>\n<style>" + page_style() + "</style>\n</head>\n<body>\n<header>\n<h1>" +
       html_text(words.substr(0, colon)) + "</h1>\n";
   if (colon < words.size()) s += "<p>" + html_words(words.substr(colon + 2)) + "</p>\n";
-  if (!c.summary.empty()) s += c.summary[0].body;
   s += "<nav aria-label=\"Parts of the report\"><a href=\"#target\">Target</a> <a href=\"#summary\">Summary</a> "
        "<a href=\"#figures\">Figures</a> <a href=\"#heads\">Heads</a> <a href=\"#notes\">Notes</a></nav>\n"
        "</header>\n<main>\n";
+  s += section_html("overview", "At a glance", c.overview);
   if (!c.result.empty()) s += section_html("target", c.result[0].heading, c.result[0].body + parts_html(c.result, 1));
-  s += section_html("summary", "Summary", parts_html(c.summary, 1));
+  s += section_html("summary", "Summary", (c.summary.empty() ? "" : c.summary[0].body) + parts_html(c.summary, 1));
   s += section_html("figures", "Figures", c.figures);
   s += section_html("heads", "Heads", c.heads);
   s += section_html("notes", "Notes", c.notes);
-  return s + "</main>\n<script>\n/*<![CDATA[*/\n" + page_script() + "/*]]>*/\n</script>\n</body>\n</html>\n";
+  return s + "</main>\n<script id=\"head-data\" type=\"application/json\">" + c.data +
+         "</script>\n<script>\n/*<![CDATA[*/\n" + page_script() + "/*]]>*/\n</script>\n</body>\n</html>\n";
 }
 
 std::string shell_line(int argc, char** argv) {

@@ -70,10 +70,11 @@ struct report_settings {
 
 /// The sections of a report.
 struct report_content {
-  std::string title;                           ///< of the window, plain text
-  std::vector<page_printer::section> result;   ///< the target and the place among other models
-  std::vector<page_printer::section> summary;  ///< tables of the model; the first section describes the capture
-  std::string figures, heads, notes;           ///< HTML
+  std::string title;                            ///< of the window, plain text
+  std::vector<page_printer::section> result;    ///< the target and the place among other models
+  std::vector<page_printer::section> summary;   ///< tables of the model; the first section describes the capture
+  std::string overview, figures, heads, notes;  ///< HTML
+  std::string data;                             ///< JSON of every head, from which the page's script draws it
 };
 
 /// A figure of the page: an SVG element whose ids are unique in the page.
@@ -85,7 +86,14 @@ struct page_figure {
 page_figure drawn_figure(const output_folder& folder, const std::string& name);
 /// A figure with its caption.
 std::string figure_html(const page_figure& figure);
-/// The meaning of the colours and the figures.
+/// The first screen: the verdict, three numbers, the profile among `figures`, and a map of the heads, each a link to
+/// its row of the table.
+std::string overview_html(const model_report& report, const std::vector<page_figure>& figures);
+
+/// Profiles, heatmap and plane of every head as JSON. Reads the rows of each layer once.
+std::string head_data(const analysed& a);
+
+/// The meaning of the colours, and the figures but the profile, which stands on the first screen.
 std::string figures_html(const std::vector<page_figure>& figures, const fixed_scales& scales);
 
 /// A table with a row per head; scripts sort and filter it.
@@ -94,7 +102,7 @@ std::string heads_html(const model_report& report);
 /// The report's notes: settings, captures with their documents, definitions.
 std::string notes_html(const analysed& a, const report_settings& settings);
 
-/// Every section but the figures.
+/// Every section but the first screen and the figures.
 report_content report_sections(const analysed& found, const report_settings& settings,
                                const forward_statistics& statistics);
 

@@ -133,10 +133,11 @@ std::string heads_html(const model_report& report) {
   s += "</tr>\n</thead>\n<tbody>\n";
   std::size_t place = 0;
   for (const auto& h : report.heads) {
-    s += "<tr data-layer=\"" + std::to_string(h.layer) + "\" data-class=\"" + class_words(h.pca.head_class) +
-         "\" data-kind=\"" + (h.rope ? "RoPE" : "NoPE") + "\" data-text=\"" + words_of_head(h) +
-         "\"><th scope=\"row\" class=\"words\" data-value=\"" + std::to_string(place++) + "\">" +
-         std::to_string(h.layer) + "." + std::to_string(h.q_head) + "</th>";
+    const std::string name = std::to_string(h.layer) + "." + std::to_string(h.q_head);
+    s += "<tr id=\"head-" + name + "\" data-layer=\"" + std::to_string(h.layer) + "\" data-class=\"" +
+         class_words(h.pca.head_class) + "\" data-kind=\"" + (h.rope ? "RoPE" : "NoPE") + "\" data-text=\"" +
+         words_of_head(h) + "\"><th scope=\"row\" class=\"words\" data-value=\"" + std::to_string(place++) +
+         "\"><a href=\"#head-" + name + "\">" + name + "</a></th>";
     for (const auto& c : columns) {
       const cell v = c.cell_of(h);
       s += "<td" + key_of(v) + ">" + html_text(v.text);

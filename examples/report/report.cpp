@@ -131,6 +131,7 @@ int main(int argc, char** argv) {
     std::vector<page_figure> figures;
     for (const auto& name : folder.figures())
       if (name != "quadrant") figures.push_back(drawn_figure(folder, name));  // that one stands with the target
+    content.overview = overview_html(report, figures);
     content.figures = figures_html(figures, settings.scales);
     qkgeom::write_text(folder.page("report.html"), report_page(content));
     folder.print(out);

@@ -9,6 +9,7 @@ figure of the folder with all marks, every head of heads.csv with its full value
 from model_columns.csv. Prints what is wrong and exits with 1, else prints the verdict's sentence.
 """
 import csv
+import json
 import math
 import pathlib
 import re
@@ -41,7 +42,8 @@ def main():
             check("url(" not in value or "url(#" in value, f"{name}={value}")
     styles = [text_of(e) for e in elements if e.tag == "style"]
     check(len(styles) == 1 and "url(" not in styles[0] and "@import" not in styles[0], "a style sheet that loads")
-    check(sum(e.tag == "script" for e in elements) == 1, "there is not one script")
+    scripts = [e for e in elements if e.tag == "script" and e.get("type") is None]
+    check(len(scripts) == 1, "there is not one script")
     check("http:" not in source and "https:" not in source, "an address of the network")
 
     # Unique ids, existing references.
@@ -58,7 +60,7 @@ def main():
             check(target in known, f"url(#{target})")
 
     # Every figure, with all elements.
-    drawn = {e.get("id")[len("figure-"):]: e for e in elements if e.tag == "figure"}
+    drawn = {e.get("id")[len("figure-"):]: e for e in elements if e.tag == "figure" and e.get("id")}
     files = {f.stem: f for f in folder.glob("*.svg")}
     check(set(drawn) == set(files), f"figures {sorted(drawn)}, files {sorted(files)}")
     for name in set(drawn) & set(files):
@@ -86,7 +88,23 @@ def main():
     for th in (e for e in elements if e.tag == "th"):
         check(th.get("scope") in ("col", "row", "rowgroup"), f"th {text_of(th)} has scope {th.get('scope')}")
 
-    # The verdict.
+    # The map of heads, and the data from which the script draws each: its profiles are those of profile.csv.
+    overview = next(e for e in elements if e.get("id") == "overview")
+    links = [a.get("href") for a in overview.iter("a")]
+    check(links == [f"#head-{name}" for name in heads], f"the map has {links}")
+    data = json.loads(text_of(next(e for e in elements if e.get("id") == "head-data")))
+    check([h["name"] for h in data["heads"]] == list(heads), "the data are not of the heads")
+    wanted = {}
+    for r in csv.DictReader(open(folder / "profile.csv", newline="")):
+        if r["plasticity"]:
+            wanted.setdefault((f"{r['layer']}.{r['q_head']}", r["covariance"]), []).append(float(r["plasticity"]))
+    found = {(h["name"], model): [p[1] for p in line] for h in data["heads"] for model, line in h["profiles"].items() if line}
+    close = lambda a, b: len(a) == len(b) and all(math.isclose(x, y, rel_tol=6e-4) for x, y in zip(a, b))
+    check(set(found) == set(wanted), f"profiles {sorted(set(found) ^ set(wanted))}")
+    for key in set(found) & set(wanted):
+        check(close(found[key], wanted[key]), f"profile of {key}: {found[key]}, not {wanted[key]}")
+
+    # The verdict, in its section and on the first screen.
     target = next(e for e in elements if e.get("id") == "target")
     sentence = " ".join(text_of(next(target.iter("p"))).split())
     drop = next(r for r in csv.DictReader(open(folder / "model_columns.csv", newline=""))
@@ -98,6 +116,8 @@ def main():
     sure = not math.isnan(error) and abs(mean - 0.1) > factor * error
     begins = ("Met: " if mean < 0.1 else "Not met: ") if sure else "Cannot be said: "
     check(sentence.startswith(begins) and f"{mean:.3f}" in sentence, f"AP_drop {mean} ± {error}: {sentence}")
+
+    check(sentence in " ".join(text_of(overview).split()), "the first screen has another verdict")
 
     print("\n".join(wrong) or sentence)
     return bool(wrong)

@@ -63,7 +63,7 @@ name="</title><script>alert('1')</script>]]>\"&: {x}" document="--><img src='x' 
 python3 -B "$work/rename.py" "$data/long-f32.safetensors" "$work/named.safetensors" "$name" "$document" || bad "rename.py"
 page named "$work/named.safetensors" --covariance diagonal
 says "Cannot be said" named
-[[ $(grep -o '<script' "$work/named/report.html" | wc -l) == 1 ]] || bad "a name became a script"
+[[ $(grep -o '<script' "$work/named/report.html" | wc -l) == 2 ]] || bad "a name became a script"
 python3 -B - "$work/named/report.html" "$name" "$document" <<'END' || bad "a name does not read as it was given"
 import sys, xml.etree.ElementTree as tree
 root = tree.parse(sys.argv[1]).getroot()
@@ -92,6 +92,19 @@ finds "ids given twice" 's/id="qk_scatter-gpDot"/id="profile-gpDot"/; s/id=.qk_s
 finds "<img>" 's/<main>/<main><img src="x.png"\/>/'
 finds "rows" '/<th scope="row" class="words" data-value="1">/d'
 finds "AP_drop" 's/Met: AP_drop is/Not met: AP_drop is/'
+finds "the map has" 's/<a href="#head-[0-9.]*" style/<a href="#notes" style/'
+finds "profile of" 's/"profiles":{"\([a-z_]*\)":\[\[\([0-9.]*\),0/"profiles":{"\1":[[\2,9/'
+
+# A browser, where there is one, opens the head that the address names, wide and narrow.
+browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
+head=$(grep -o 'href="#head-[0-9.]*' "$work/below/report.html" | tail -1)
+for width in 1300 420; do
+  [[ -n $browser ]] || { echo "no browser here: the page's script did not run"; break; }
+  "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$work/browser" --window-size=$width,900 --dump-dom \
+    "file://$(realpath "$work/below/report.html")${head#href=\"}" >"$work/dom" 2>/dev/null || bad "the browser ended with $?"
+  grep -q "<h2>Head ${head#*head-}</h2>" "$work/dom" || bad "at $width px ${head#*head-} does not open"
+  [[ $(grep -o '<svg viewBox="0 0 420 270"' "$work/dom" | wc -l) == 3 ]] || bad "at $width px it lacks a picture"
+done
 
 fails --others "$data/long-f32.safetensors" --score 3
 fails "is not the capture of an untrained model" "$data/long-f32.safetensors" --untrained "$data/long-f32.safetensors"

@@ -173,6 +173,7 @@ std::string page_of(const capture_set& source, const model_report& report, const
   const std::string style = " style=\"stroke-linejoin: round; stroke-linecap: butt\"";
   std::vector<figures::page_figure> all;
   for (const auto& [name, svg] : drawn) all.push_back({name, figures::inline_svg(svg, name + "-", style)});
+  content.overview = figures::overview_html(report, all);
   content.figures = figures::figures_html(all, settings.scales);
   return figures::report_page(content);
 }
