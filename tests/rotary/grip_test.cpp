@@ -251,23 +251,29 @@ TEST(grip, of_a_window_ends_with_it) {
   EXPECT_LT(std::abs(counted.value.value - a.chance), 3 * counted.value.error);
 }
 
-TEST(grip, first_tokens_compete_if_asked) {
+TEST(grip, first_tokens_compete_if_asked_at_the_distance_of_the_context) {
   cpu_context cpu;
-  planted_retrieval p{.documents = 4};
+  const planted_retrieval p{.documents = 6, .strength = 1, .frequency = std::numbers::pi / 64};
   retrieval_rows rows(p);
-  for (std::size_t i = 0; i < rows.position.size(); ++i)
-    if (rows.position[i] == 0)  // a sink: no query's content differs from it
-      for (index_t c = 0; c < rows.d; ++c)
-        rows.k[i * static_cast<std::size_t>(rows.d) + static_cast<std::size_t>(c)] = 0;
-  for (float& x : rows.q) x = -std::abs(x);
-  for (std::size_t i = 0; i < rows.k.size(); ++i)
-    if (rows.position[i / static_cast<std::size_t>(rows.d)] > 0) rows.k[i] = std::abs(rows.k[i]);
+  for (std::size_t i = 0; i < rows.position.size(); ++i)  // a sink: its score is 50 at distances 0, 128 ..., -50 at 64
+    if (rows.position[i] == 0) rows.k[i * static_cast<std::size_t>(rows.d)] = 50;
   auto o = small;
-  for (const bool compete : {false, true}) {
+  o.lengths = {64, 128};
+  const auto of = [&](bool compete, index_t n) {
     o.first_compete = compete;
-    const auto g = grip(cpu, rows.layer(), std::nullopt, {}, o)[0].at(needle_kind::winner, 64, 1);
-    EXPECT_EQ(g.value.value > 0.5, !compete) << "a zero key has the highest of negative scores";
-  }
+    return grip(cpu, rows.layer(), p.rope(), {}, o)[0].at(needle_kind::winner, n, 1).value.value;
+  };
+  EXPECT_GT(of(false, 128), 0.3);
+  EXPECT_EQ(of(true, 128), 0);
+  EXPECT_NEAR(of(true, 64), of(false, 64), 0.1);
+}
+
+TEST(grip, matched_needles_are_of_tokens_that_the_nearest_keys_hold_once) {
+  cpu_context cpu;
+  retrieval_rows rows({.documents = 2, .step = 50});
+  EXPECT_GT(grip(cpu, rows.layer(), std::nullopt, rows.tokens(), small)[0].at(needle_kind::matched, 64, 1).cases, 50);
+  for (std::size_t i = 0; i < rows.token.size(); ++i) rows.token[i] = rows.position[i] % 20;
+  EXPECT_EQ(grip(cpu, rows.layer(), std::nullopt, rows.tokens(), small)[0].at(needle_kind::matched, 64, 1).cases, 0);
 }
 
 TEST(grip, refuses_what_it_cannot_use) {
