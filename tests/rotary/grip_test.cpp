@@ -16,18 +16,18 @@ namespace {
 
 using namespace qkgeom;
 
-/// A head whose score of a key at distance d is content + strength cos(w d): content is standard normal, of
+/// A head whose score of a key at distance d is content + strength cos(w d + phase): content is standard normal, of
 /// `dim` coordinates that nothing rotates, the first two are a plane in which all queries and keys are alike. Tokens
 /// come in pairs t, t + step: the second asks for the key after the first, whose content has `margin` along the
 /// query's.
 struct planted_retrieval {
   index_t documents = 12, tokens = 256, step = 0;
-  double strength = 0, frequency = 0, margin = 0;
+  double strength = 0, frequency = 0, margin = 0, phase = 0;
   index_t dim = 48;
 
   captured_rope rope() const { return {"half", 2, 1, {frequency}}; }
   /// Score of a key at distance d with content x.
-  double score(double x, double d) const { return x + strength * std::cos(frequency * d); }
+  double score(double x, double d) const { return x + strength * std::cos(frequency * d + phase); }
 };
 
 struct retrieval_rows {
@@ -37,9 +37,9 @@ struct retrieval_rows {
   std::optional<index_t> window{};
 
   explicit retrieval_rows(const planted_retrieval& p, std::uint64_t seed = 1) : d(p.dim + 2) {
-    const auto add = [](std::vector<float>& to, double plane, const std::vector<double>& content) {
-      to.push_back(static_cast<float>(plane));
-      to.push_back(0);
+    const auto add = [](std::vector<float>& to, double size, double angle, const std::vector<double>& content) {
+      to.push_back(static_cast<float>(size * std::cos(angle)));
+      to.push_back(static_cast<float>(size * std::sin(angle)));
       for (const double x : content) to.push_back(static_cast<float>(x));
     };
     for (index_t e = 0; e < p.documents; ++e) {
@@ -53,7 +53,7 @@ struct retrieval_rows {
       std::vector<std::vector<double>> keys;
       for (index_t t = 0; t < p.tokens; ++t) {
         keys.push_back(drawn());
-        add(k, 1, keys.back());
+        add(k, 1, 0, keys.back());
         auto u = drawn();
         if (p.margin > 0 && t >= p.step) {  // a unit vector whose product with the needle is the margin
           const auto& needle = keys[static_cast<std::size_t>(t - p.step + 1)];
@@ -61,7 +61,7 @@ struct retrieval_rows {
           u = dense::sum(u, needle, -dense::dot(u, needle) / (size * size));
           u = dense::sum(dense::scaled(u, std::sqrt(1 - along * along) / dense::norm(u)), needle, along / size);
         }
-        add(q, p.strength, dense::scaled(u, 1 / dense::norm(u)));
+        add(q, p.strength, p.phase, dense::scaled(u, 1 / dense::norm(u)));
         position.push_back(static_cast<std::int32_t>(t));
         document.push_back(static_cast<std::int32_t>(e));
         token.push_back(static_cast<std::int32_t>(p.step > 0 ? t % p.step + t / (2 * p.step) * p.step : t));
@@ -148,16 +148,16 @@ TEST(grip, of_a_rank_among_exchangeable_keys_is_the_chance_to_keep_it) {
 TEST(grip, of_winners_is_that_of_the_closed_form) {
   cpu_context cpu{{.threads = 2}};
   for (const double frequency : {0.02, 0.0003}) {
-    const planted_retrieval p{.documents = 40, .strength = 4, .frequency = frequency};
+    const planted_retrieval p{.documents = 40, .strength = 4, .frequency = frequency, .phase = 0.4};
     const retrieval_rows rows(p);
     const auto found = grip(cpu, rows.layer(), p.rope(), {}, small)[0];
     for (const index_t n : small.lengths) {
       const auto& g = found.at(needle_kind::winner, n, 1);
       const double truth = winners_grip(p, small, n);
-      EXPECT_LT(std::abs(g.value.value - truth), 2 * g.value.error + 0.002) << n << " keys, " << frequency;
+      EXPECT_LT(std::abs(g.value.value - truth), 3 * g.value.error + 0.002) << n << " keys, " << frequency;
       EXPECT_LT(g.value.error, 0.13);
-      EXPECT_LT(g.least - 0.01, truth) << n;
-      EXPECT_GT(g.most + 0.01, truth) << n;
+      EXPECT_LT(g.least - 0.03, truth) << n;
+      EXPECT_GT(g.most + 0.03, truth) << n;
     }
     EXPECT_EQ(found.at(needle_kind::matched, 64, 1).cases, 0);
     EXPECT_TRUE(std::isnan(found.at(needle_kind::matched, 64, 1).value.value));
@@ -196,7 +196,7 @@ TEST(grip, is_what_long_documents_count) {
 TEST(grip, reach_is_where_a_matched_needle_falls_behind) {
   cpu_context cpu{{.threads = 2}};
   const planted_retrieval p{
-      .documents = 10, .tokens = 512, .step = 50, .strength = 3, .frequency = 0.0004, .margin = 3};
+      .documents = 10, .tokens = 512, .step = 50, .strength = 3, .frequency = 0.0004, .margin = 3, .phase = 0.3};
   auto o = small;
   o.lengths = {64, 512, 4096};
   o.reach_top = 16;
@@ -211,10 +211,16 @@ TEST(grip, reach_is_where_a_matched_needle_falls_behind) {
   };
   double truth = 64;
   while (rivals(truth) < 16) truth *= 1.01;
-  EXPECT_GT(truth, 1000);
+  EXPECT_GT(truth, 300);
   EXPECT_LT(std::abs(std::log2(found.reach.value / truth)), 0.3) << found.reach.value << " for " << truth;
   EXPECT_GT(found.kept[0].value.value, 0.9);
   EXPECT_LT(found.reach.error, 0.2 * truth);
+  // A needle that is moved is no rival of itself where it stood.
+  const planted_retrieval sure{
+      .documents = 2, .step = 50, .strength = 3, .frequency = 0.02, .margin = 8, .phase = -1, .dim = 128};
+  const retrieval_rows moved(sure);
+  o = {.near = 64, .nearest = 4, .lengths = {64}, .distances = {16, 32}, .reach_top = 1};
+  EXPECT_EQ(grip(cpu, moved.layer(), sure.rope(), moved.tokens(), o)[0].kept[0].value.value, 1);
 }
 
 TEST(grip, says_what_it_cannot_know) {
