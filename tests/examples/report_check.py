@@ -96,7 +96,7 @@ def main():
     check([h["name"] for h in data["heads"]] == list(heads), "the data are not of the heads")
     wanted = {}
     for r in csv.DictReader(open(folder / "profile.csv", newline="")):
-        if r["plasticity"]:
+        if r["plasticity"] and r["covariance"] != "empirical_unbiased":
             wanted.setdefault((f"{r['layer']}.{r['q_head']}", r["covariance"]), []).append(float(r["plasticity"]))
     found = {(h["name"], model): [p[1] for p in line] for h in data["heads"] for model, line in h["profiles"].items() if line}
     close = lambda a, b: len(a) == len(b) and all(math.isclose(x, y, rel_tol=6e-4) for x, y in zip(a, b))

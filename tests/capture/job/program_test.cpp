@@ -40,7 +40,7 @@ TEST_F(capture_program, help_and_bad_options_have_their_status) {
     return a;
   };
   EXPECT_EQ(run({"--version"}), 0);
-  EXPECT_THAT(log(), ::testing::MatchesRegex("qkgeom capture [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+  EXPECT_THAT(log(), ::testing::MatchesRegex("qkgeom capture [0-9]+\\.[0-9]+\\.[0-9]+, kernels for .*\n"));
   refused({});
   refused({"--model", data, "--out", "o"});
   EXPECT_THAT(refused(with({"--sampler", "best"})), HasSubstr("best"));
