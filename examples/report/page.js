@@ -108,8 +108,8 @@
     return { svg: svg, x: x, y: y };
   }
   function colour_of(v) {
-    var last = data.colours.length - 1;
-    return data.colours[Math.max(0, Math.min(last, Math.round(v * last)))];
+    var last = data.colours.length - 1, at = last * Math.max(0, Math.min(1, v)), i = Math.min(last - 1, Math.floor(at));
+    return "color-mix(in srgb, " + data.colours[i] + ", " + data.colours[i + 1] + " " + 100 * (at - i) + "%)";
   }
   function draw_profile(head) {
     var names = Object.keys(head.profiles);
@@ -169,19 +169,20 @@
     });
     add(view, "p").innerHTML = "What holds for all heads stands in the <a href=\"#notes\">notes</a>.";
     document.querySelectorAll("#head-map a").forEach(function (a, k) { a.classList.toggle("shown", k === i); });
-    history.replaceState(null, "", "#head-" + head.name);
+    history.replaceState(null, "", "#view-" + head.name);
     view.scrollIntoView({ block: "nearest" });
     view.focus({ preventScroll: true });
   }
-  function number_of(hash) { return data.heads.findIndex(function (h) { return "#head-" + h.name === hash; }); }
+  function number_of(begin, hash) { return data.heads.findIndex(function (h) { return begin + h.name === hash; }); }
   document.querySelectorAll("#head-map a, #head-table tbody th a").forEach(function (link) {
     link.addEventListener("click", function (event) {
       event.preventDefault();
       from = link;
-      open_head(number_of(link.getAttribute("href")));
+      open_head(number_of("#head-", link.getAttribute("href")));
     });
   });
-  if (number_of(location.hash) >= 0) open_head(number_of(location.hash));
+  // "#head-..." is the row of the table, to which the browser itself goes.
+  if (number_of("#view-", location.hash) >= 0) open_head(number_of("#view-", location.hash));
   // The head of another layer that stands nearest.
   function beside(step) {
     var layers = data.heads.map(function (h) { return h.layer; });

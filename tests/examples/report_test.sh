@@ -101,7 +101,7 @@ head=$(grep -o 'href="#head-[0-9.]*' "$work/below/report.html" | tail -1)
 for width in 1300 420; do
   [[ -n $browser ]] || { echo "no browser here: the page's script did not run"; break; }
   "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$work/browser" --window-size=$width,900 --dump-dom \
-    "file://$(realpath "$work/below/report.html")${head#href=\"}" >"$work/dom" 2>/dev/null || bad "the browser ended with $?"
+    "file://$(realpath "$work/below/report.html")#view-${head#*head-}" >"$work/dom" 2>/dev/null || bad "the browser ended with $?"
   grep -q "<h2>Head ${head#*head-}</h2>" "$work/dom" || bad "at $width px ${head#*head-} does not open"
   [[ $(grep -o '<svg viewBox="0 0 420 270"' "$work/dom" | wc -l) == 3 ]] || bad "at $width px it lacks a picture"
 done
