@@ -21,7 +21,7 @@ compile .cmake/precompiled.cpp library
 printf '#include "%s"\n' src/gtest-all.cc src/gmock-all.cc src/gtest_main.cc >"$work/gtest.cpp"
 compile "$work/gtest.cpp" gtest
 for room in core stats geometry model plasticity; do
-  { grep -LE 'qkgeom/io/|tests/io/|compared_contexts' tests/$room/*_test.cpp || true; } | sed 's/.*/#include "&"/' >"$work/$room.cpp"
+  { grep -LE 'qkgeom/io/|tests/io/|data_files|compared_contexts' tests/$room/*_test.cpp || true; } | sed 's/.*/#include "&"/' >"$work/$room.cpp"
   compile "$work/$room.cpp" $room
 done
 $compiler "$work"/*.o -pthread -static -o "$work/tests"

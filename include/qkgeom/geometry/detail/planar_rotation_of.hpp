@@ -19,7 +19,10 @@ QKGEOM_INLINE std::vector<double> normalised(std::vector<double> v, double small
 }
 
 QKGEOM_INLINE std::vector<double> without(std::vector<double> v, const std::vector<double>& a) {
-  for (int pass = 0; pass < 2; ++pass) v = dense::sum(std::move(v), a, -dense::dot(v, a));
+  for (int pass = 0; pass < 2; ++pass) {
+    const double part = dense::dot(v, a);  // before v is moved: compilers differ in the order of arguments
+    v = dense::sum(std::move(v), a, -part);
+  }
   return v;
 }
 
