@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "examples/common/figures/figure_style.hpp"
 #include "examples/common/figures/head_cells.hpp"
 #include "examples/common/labels.hpp"
 #include "examples/common/numbers/misses.hpp"
@@ -143,8 +144,6 @@ double mean_over(const grip_study& s, const std::vector<std::size_t>& heads, con
   return n > 0 ? sum / n : NAN;
 }
 
-std::string kilo(index_t n) { return n % 1024 == 0 && n > 0 ? std::to_string(n / 1024) + "K" : std::to_string(n); }
-
 step_figure curves(const grip_study& s) {
   step_figure f;
   f.text = {"Needles that stay on top as the context grows",
@@ -153,7 +152,7 @@ step_figure curves(const grip_study& s) {
             "keys that compete", "grip"};
   f.y_low = 0;
   f.y_high = 1;
-  for (const index_t n : s.options.lengths) f.steps.push_back(kilo(n));
+  for (const index_t n : s.options.lengths) f.steps.push_back(style::token_label(static_cast<double>(n)));
   constexpr colour colours[][2] = {
       {palette::black, palette::green}, {rope_colour, palette::sky}, {nope_colour, palette::orange}};
   auto groups = head_groups(s.whole.report.heads);
@@ -261,7 +260,8 @@ void print_summary(printer& out, const grip_study& s) {
     double sum = 0, n = 0;
     for (std::size_t h = 0; h < heads.size(); ++h)
       if (const double x = s.stability[h][w].counted.value; heads[h].rope && !std::isnan(x)) sum += x, ++n;
-    stable += (w > 0 ? ", " : "") + fixed(sum / n, 2) + " at " + kilo(s.stability[0][w].window);
+    stable += (w > 0 ? ", " : "") + fixed(sum / n, 2) + " at " +
+              style::token_label(static_cast<double>(s.stability[0][w].window));
   }
   out.line("  Share of pairs of keys that keep their order when RoPE heads see both moved: " + stable);
 }

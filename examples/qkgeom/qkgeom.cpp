@@ -14,63 +14,55 @@
 #include <utility>
 #include <vector>
 
-/// `main` of each program, defined in the target qkgeom-all alone.
+/// `main` of a program that is linked into this one, by the name of its command; null if it is not. Only the target
+/// qkgeom-all defines the function, from the programs that were built.
 using program = int(int, char**);
-extern "C" [[gnu::weak]] program qkgeom_capture, qkgeom_merge, qkgeom_evaluate, qkgeom_heads, qkgeom_pca,
-    qkgeom_rotation, qkgeom_plasticity, qkgeom_report, qkgeom_grip, qkgeom_what_if, qkgeom_bands,
-    qkgeom_recovery_planes, qkgeom_compare, qkgeom_dynamics, qkgeom_drop_split, qkgeom_choose_heads,
-    qkgeom_interventions, qkgeom_quantised_keys, qkgeom_cache_losses, qkgeom_export, qkgeom_thesis;
+extern "C" [[gnu::weak]] program* qkgeom_linked(const char* name);
 
 namespace {
 
 struct command {
   const char* name;  // of a command; null in the title of a group
   const char* text;
-  program* linked = nullptr;  // null where it is a file of its own
 };
 
 constexpr command commands[]{
     {nullptr, "Capture a model"},
-    {"capture", "queries and keys of a model's heads while it reads text", qkgeom_capture},
-    {"merge", "the parts of one capture, joined", qkgeom_merge},
-    {"evaluate", "losses and recall of a model, its heads changed or not", qkgeom_evaluate},
+    {"capture", "queries and keys of a model's heads while it reads text"},
+    {"merge", "the parts of one capture, joined"},
+    {"evaluate", "losses and recall of a model, its heads changed or not"},
     {nullptr, "Analyse a capture"},
-    {"heads", "all three analyses, one row per head, and means over heads", qkgeom_heads},
-    {"pca", "how much of the variance of queries and keys is position", qkgeom_pca},
-    {"rotation", "drift and separation axes, bias strength", qkgeom_rotation},
-    {"plasticity", "how freely each head can still reorder keys along the context", qkgeom_plasticity},
-    {"report", "a study as one page that opens without a network", qkgeom_report},
+    {"heads", "all three analyses, one row per head, and means over heads"},
+    {"pca", "how much of the variance of queries and keys is position"},
+    {"rotation", "drift and separation axes, bias strength"},
+    {"plasticity", "how freely each head can still reorder keys along the context"},
+    {"report", "a study as one page that opens without a network"},
     {nullptr, "Look beyond its length"},
-    {"grip", "which heads keep what they have found in a long context, and how far they see", qkgeom_grip},
-    {"what-if", "every head at a longer context, or under another rotary embedding", qkgeom_what_if},
-    {"bands", "what each plane of the rotary embedding does to scores", qkgeom_bands},
-    {"recovery-planes", "planted heads: which of these planes let plasticity rise again", qkgeom_recovery_planes},
+    {"grip", "which heads keep what they have found in a long context, and how far they see"},
+    {"what-if", "every head at a longer context, or under another rotary embedding"},
+    {"bands", "what each plane of the rotary embedding does to scores"},
+    {"recovery-planes", "planted heads: which of these planes let plasticity rise again"},
     {nullptr, "Compare"},
-    {"compare", "several models side by side", qkgeom_compare},
-    {"dynamics", "how heads change from checkpoint to checkpoint", qkgeom_dynamics},
-    {"drop-split", "why each head's plasticity falls along the context", qkgeom_drop_split},
+    {"compare", "several models side by side"},
+    {"dynamics", "how heads change from checkpoint to checkpoint"},
+    {"drop-split", "why each head's plasticity falls along the context"},
     {nullptr, "Use what was found"},
-    {"choose-heads", "heads to change, and controls, for evaluate", qkgeom_choose_heads},
-    {"interventions", "losses of models whose chosen heads were changed", qkgeom_interventions},
-    {"quantised-keys", "pairs of keys that swap when a cache rounds them; bits per key head", qkgeom_quantised_keys},
-    {"cache-losses", "losses under caches of rounded keys", qkgeom_cache_losses},
-    {"export", "statistics of heads for TriAttention, kvpress and DuoAttention", qkgeom_export},
+    {"choose-heads", "heads to change, and controls, for evaluate"},
+    {"interventions", "losses of models whose chosen heads were changed"},
+    {"quantised-keys", "pairs of keys that swap when a cache rounds them; bits per key head"},
+    {"cache-losses", "losses under caches of rounded keys"},
+    {"export", "statistics of heads for TriAttention, kvpress and DuoAttention"},
     {nullptr, "Check the thesis"},
-    {"thesis", "the thesis' claims beside what its published tables give", qkgeom_thesis},
+    {"thesis", "the thesis' claims beside what its published tables give"},
 };
 
 std::filesystem::path program_of(const std::string& name) {
   return std::filesystem::read_symlink("/proc/self/exe").replace_filename("qkgeom-" + name);
 }
 
-bool is_built(const command& c) { return c.name && (c.linked || std::filesystem::exists(program_of(c.name))); }
+program* linked(const char* name) { return qkgeom_linked ? qkgeom_linked(name) : nullptr; }
 
-/// The program `name` where it is linked into this one, else null.
-program* linked(std::string_view name) {
-  for (const auto& c : commands)
-    if (c.name && c.name == name) return c.linked;
-  return nullptr;
-}
+bool is_built(const command& c) { return c.name && (linked(c.name) || std::filesystem::exists(program_of(c.name))); }
 
 void print_help() {
   std::puts("usage: qkgeom COMMAND ...    (qkgeom COMMAND --help: the options of a command)");
@@ -114,7 +106,7 @@ int main(int argc, char** argv) {
   // A linked program that starts itself anew does so by its own name (set_blas_environment).
   constexpr std::string_view prefix = "qkgeom-";
   if (const std::string called = std::filesystem::path(argv[0]).filename(); called.starts_with(prefix))
-    if (program* const itself = linked(called.substr(prefix.size()))) return itself(argc, argv);
+    if (program* const itself = linked(called.c_str() + prefix.size())) return itself(argc, argv);
   std::string name = argc > 1 ? argv[1] : "--help", help = "--help";
   if (name == "help" && argc == 3) {  // qkgeom help COMMAND
     name = argv[2];
@@ -129,7 +121,7 @@ int main(int argc, char** argv) {
   }
   auto path = program_of(name).string();
   argv[1] = path.data();
-  if (program* const found = linked(name)) return found(argc - 1, argv + 1);
+  if (program* const found = linked(name.c_str())) return found(argc - 1, argv + 1);
   ::execv(path.c_str(), argv + 1);
   return refuse(name, errno);
 }

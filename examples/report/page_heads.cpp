@@ -107,7 +107,7 @@ std::string controls(const model_report& report) {
 /// The text that the filter searches.
 std::string words_of_head(const head_report& h) {
   const std::string layer = std::to_string(h.layer), head = std::to_string(h.q_head);
-  return layer + "." + head + " layer " + layer + " head " + head + " key head " + std::to_string(h.k_head) + " " +
+  return short_name(h) + " layer " + layer + " head " + head + " key head " + std::to_string(h.k_head) + " " +
          class_words(h.pca.head_class) + (h.rope ? " RoPE" : " NoPE");
 }
 
@@ -133,7 +133,7 @@ std::string heads_html(const model_report& report) {
   s += "</tr>\n</thead>\n<tbody>\n";
   std::size_t place = 0;
   for (const auto& h : report.heads) {
-    const std::string name = std::to_string(h.layer) + "." + std::to_string(h.q_head);
+    const std::string name = short_name(h);
     s += "<tr id=\"head-" + name + "\" data-layer=\"" + std::to_string(h.layer) + "\" data-class=\"" +
          class_words(h.pca.head_class) + "\" data-kind=\"" + (h.rope ? "RoPE" : "NoPE") + "\" data-text=\"" +
          words_of_head(h) + "\"><th scope=\"row\" class=\"words\" data-value=\"" + std::to_string(place++) +

@@ -31,20 +31,13 @@ json rounded(const std::vector<double>& all) {
   return list;
 }
 
-std::string name_of(const head_report& h) { return std::to_string(h.layer) + "." + std::to_string(h.q_head); }
-
 /// A colour between those of the sequential scale, for x in [0, 1]; grey if x is not finite.
 colour colour_of(double x) {
   if (!std::isfinite(x)) return palette::grey;
   const auto stops = style::colours_of(colour_scale::sequential);
   const double at = std::clamp(x, 0.0, 1.0) * static_cast<double>(stops.size() - 1);
   const auto i = std::min(static_cast<std::size_t>(at), stops.size() - 2);
-  colour mixed = 0;
-  for (int shift = 0; shift <= 16; shift += 8) {
-    const double a = stops[i] >> shift & 255, b = stops[i + 1] >> shift & 255;
-    mixed |= static_cast<colour>(std::lround(a + (b - a) * (at - static_cast<double>(i)))) << shift;
-  }
-  return mixed;
+  return style::blend(stops[i], stops[i + 1], at - static_cast<double>(i));
 }
 
 std::string css(colour c) {
@@ -105,7 +98,7 @@ std::string map_html(const model_report& report) {
       s += (layer ? "</tr>\n" : "") + std::string("<tr><th scope=\"row\">") + std::to_string(h.layer) + "</th>";
     layer = h.layer;
     const double ap = h.summaries.empty() ? NAN : h.summaries[0].overall.value;
-    s += "<td><a href=\"#head-" + name_of(h) + "\" style=\"background:" + css(colour_of(ap)) + "\" title=\"" +
+    s += "<td><a href=\"#head-" + short_name(h) + "\" style=\"background:" + css(colour_of(ap)) + "\" title=\"" +
          head_name(h) + ": AP " + fixed(ap, 3) + "\" aria-label=\"" + head_name(h) + ": plasticity " + fixed(ap, 3) +
          "\"></a></td>";
   }
@@ -143,7 +136,7 @@ std::string head_data(const analysed& a) {
   std::optional<captured_layer> layer;
   index_t read = -1;
   for (const auto& h : a.report.heads) {
-    json head{{"name", name_of(h)}, {"layer", h.layer}, {"head", h.q_head}, {"profiles", profiles_of(h)}};
+    json head{{"name", short_name(h)}, {"layer", h.layer}, {"head", h.q_head}, {"profiles", profiles_of(h)}};
     if (!h.profiles.empty() && h.profiles[0].heatmap.width > 0) head["heatmap"] = heatmap_of(h.profiles[0].heatmap);
     if (rows) {
       if (read != h.layer) layer.emplace(a.rows(read = h.layer));

@@ -12,6 +12,11 @@ namespace qkgeom::examples {
 /// "layer 3 head 2, NoPE".
 std::string head_name(const head_report& head);
 
+/// "3.2", as --head takes it.
+inline std::string short_name(const head_report& head) {
+  return std::to_string(head.layer) + "." + std::to_string(head.q_head);
+}
+
 /// "12 heads", "1 head".
 std::string counted(std::size_t n, const std::string& singular);
 
