@@ -58,10 +58,17 @@ void linalg::row_products(const float* a, index_t n, const float* b, index_t m, 
   cpu::kernels().row_products(a, n, b, m, d, out);
 }
 
+linalg::split_scores linalg::split_at(const float* scores, index_t n, float threshold, float weight, float* share) {
+  return cpu::kernels().split_at(scores, n, threshold, weight, share);
+}
+
+linalg::score_excess linalg::excess_of(const float* scores, index_t n) { return cpu::kernels().excess_of(scores, n); }
+
 }  // namespace qkgeom
 #else
 #include "qkgeom/backend/detail/cpu/primitive_bodies.hpp"
 #include "qkgeom/linalg/detail/products.hpp"
+#include "qkgeom/linalg/detail/scores.hpp"
 #include "qkgeom/linalg/detail/symmetric.hpp"
 
 const qkgeom::cpu::kernel_set& qkgeom::cpu::kernels() { return kernels_here(); }

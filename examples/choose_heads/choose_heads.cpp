@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Chooses heads to change in the forward pass: those at the ends of plasticity, AP_drop and bias, and random heads.
+// Chooses heads to change in the forward pass: those at the ends of plasticity, AP_drop, bias or any column of a table
+// of heads, and random heads.
 #include <array>
+#include <cmath>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -22,17 +25,20 @@ namespace {
 /// Rankings of choose_heads, by AP_overall, AP_drop and |bias_context|.
 constexpr std::array<const char*, 4> ranking_names{"ap_low", "ap_high", "drop_high", "bias_high"};
 
-/// Options of choose_heads.
-struct choice_arguments {
-  std::vector<std::string> rankings{ranking_names.begin(), ranking_names.end()};
-  index_t count = 8;   ///< heads per set
-  index_t random = 3;  ///< random sets per chosen set
-};
-
 /// ablate: the head's output is zeroed. clamp: its keys lose their drift along a, alpha_K (t - mean t) a. clamp_all:
 /// its keys lose their whole slope on t.
 enum class intervention { ablate, clamp, clamp_all };
 constexpr std::array<const char*, 3> intervention_names{"ablate", "clamp", "clamp_all"};
+
+/// Options of choose_heads.
+struct choice_arguments {
+  std::vector<std::string> rankings{ranking_names.begin(), ranking_names.end()};
+  std::filesystem::path table{};       ///< rows of heads (layer, q_head)
+  std::vector<std::string> columns{};  ///< of the table; each ranks by its largest numbers
+  std::vector<std::string> interventions{intervention_names.begin(), intervention_names.end()};
+  index_t count = 8;   ///< heads per set
+  index_t random = 3;  ///< random sets per chosen set
+};
 
 /// A head that may be chosen.
 struct candidate {
@@ -43,6 +49,7 @@ struct candidate {
   std::array<profile_summary, 3> plasticity;         ///< unchanged, clamp, clamp_all
   std::vector<double> clamp_slope, clamp_all_slope;  ///< (d), per token
   double centre = 0;                                 ///< mean position of the keys, tokens
+  std::vector<double> of_table{};                    ///< (columns); NaN without a row
 };
 
 /// Heads chosen by one ranking, or random heads with equally many in each layer.
@@ -158,27 +165,47 @@ std::vector<candidate> read_candidates(const arguments& a, const choice_argument
                  [&](const auto& layer, const auto& rows, const auto& moments) {
                    add_layer(cpu, layer, rows, moments, options, source.manifest().context_length, heads);
                  });
+  if (choice.table.empty()) return heads;
+  const auto csv = read_csv(choice.table);
+  std::map<head_id, std::size_t> row_of;
+  const auto layers = csv.numbers("layer"), q_heads = csv.numbers("q_head");
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    row_of.emplace(head_id{static_cast<index_t>(layers[i]), static_cast<index_t>(q_heads[i])}, i);
+  require(row_of.size() == layers.size(), choice.table.string(), ": a head has several rows");
+  for (const auto& name : choice.columns) {
+    const auto values = csv.numbers(name);
+    for (auto& c : heads) {
+      const auto row = row_of.find(c.head);
+      c.of_table.push_back(row == row_of.end() ? NAN : values[row->second]);
+    }
+  }
   return heads;
 }
 
-/// For each of `choice.rankings` its first `count` heads, but at most a quarter of each layer's; and `random` sets
-/// drawn from the other heads, with equally many in each layer, the same whichever rankings are asked for. Throws
-/// `error` if there are too few heads.
+/// For each of `choice.rankings` and `choice.columns` its first `count` heads, but at most a quarter of each layer's;
+/// and `random` sets drawn from the other heads, with equally many in each layer, the same whichever rankings are asked
+/// for. Throws `error` if there are too few heads.
 std::vector<head_set> choose_heads(const std::vector<candidate>& heads, const choice_arguments& choice,
                                    std::uint64_t seed) {
-  const std::array<std::function<double(const candidate&)>, ranking_names.size()> values{
+  std::vector<std::function<double(const candidate&)>> values{
       [](const candidate& c) { return -c.plasticity[0].overall.value; },
       [](const candidate& c) { return c.plasticity[0].overall.value; },
       [](const candidate& c) { return c.plasticity[0].drop.value; },
       [](const candidate& c) { return std::abs(c.bias_context); }};
+  std::vector<std::string> names(ranking_names.begin(), ranking_names.end()), wanted = choice.rankings;
+  for (std::size_t i = 0; i < choice.columns.size(); ++i) {
+    values.push_back([i](const candidate& c) { return c.of_table[i]; });
+    names.push_back(choice.columns[i]);
+    wanted.push_back(choice.columns[i]);
+  }
   std::map<index_t, index_t> quota;  // by layer
   for (const auto& c : heads) ++quota[c.head.layer];
   for (auto& [layer, n] : quota) n = quota_of(n);
   std::vector<head_set> sets;
-  for (std::size_t r = 0; r < ranking_names.size(); ++r) {
-    const std::string name = ranking_names[r];
+  for (std::size_t r = 0; r < names.size(); ++r) {
+    const std::string& name = names[r];
     const auto& value = values[r];
-    if (std::find(choice.rankings.begin(), choice.rankings.end(), name) == choice.rankings.end()) continue;
+    if (std::find(wanted.begin(), wanted.end(), name) == wanted.end()) continue;
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < heads.size(); ++i)
       if (!std::isnan(value(heads[i]))) order.push_back(i);
@@ -206,10 +233,13 @@ std::vector<head_set> choose_heads(const std::vector<candidate>& heads, const ch
 }
 
 /// Writes conditions.json for qkgeom evaluate, with a condition SET/INTERVENTION for each pair, and chosen_heads.csv.
-void write_choice(output_folder& out, const std::vector<candidate>& heads, const std::vector<head_set>& sets) {
+void write_choice(output_folder& out, const std::vector<candidate>& heads, const std::vector<head_set>& sets,
+                  const std::vector<std::string>& interventions) {
   auto conditions = nlohmann::json::array();
   for (const auto& s : sets)
     for (std::size_t what = 0; what < intervention_names.size(); ++what) {
+      if (std::find(interventions.begin(), interventions.end(), intervention_names[what]) == interventions.end())
+        continue;
       auto changes = nlohmann::json::array();
       for (const std::size_t i : s.member) {
         const auto& c = heads[i];
@@ -234,7 +264,9 @@ void write_choice(output_folder& out, const std::vector<candidate>& heads, const
   };
   table_columns<row> c;
   c.of(&row::set)
-      .add("ranking", "`ap_low`, `ap_high`: by AP over the context; `drop_high`: by AP_drop; `bias_high`: by abs(bias)",
+      .add("ranking",
+           "`ap_low`, `ap_high`: by AP over the context; `drop_high`: by AP_drop; `bias_high`: by abs(bias); else a "
+           "column of --table",
            &head_set::ranking)
       .add("random", "0: the chosen heads; else the number of the random set", &head_set::random);
   c.of(&row::head)
@@ -298,6 +330,16 @@ int main(int argc, char** argv) {
       .list()
       .one_of({ranking_names.begin(), ranking_names.end()})
       .shows_default();
+  auto table =
+      app.add_option("--table", choice.table, "CSV file with a row per head (layer, q_head), e.g. grip_heads.csv");
+  auto columns =
+      app.add_option("--columns", choice.columns, "Columns of --table; each ranks heads by its largest numbers").list();
+  table.needs(columns);
+  columns.needs(table);
+  app.add_option("--interventions", choice.interventions, "What is done to the chosen heads")
+      .list()
+      .one_of({intervention_names.begin(), intervention_names.end()})
+      .shows_default();
   app.add_option("--count", choice.count, "Heads in a set").in_range(1, 100000).shows_default();
   app.add_option("--random", choice.random, "Random sets beside each chosen one, with as many heads in each layer")
       .in_range(0, 1000)
@@ -306,7 +348,7 @@ int main(int argc, char** argv) {
     const auto heads = read_candidates(a, choice);
     const auto sets = choose_heads(heads, choice, a.seed);
     output_folder folder(a.out, a.figures);
-    write_choice(folder, heads, sets);
+    write_choice(folder, heads, sets, choice.interventions);
     printer out;
     print_notes(out, notes_on_captures(a));
     print_choice(out, heads, sets);

@@ -12,6 +12,7 @@
 #include "examples/common/figures/gnuplot.hpp"
 #include "qkgeom/io/file.hpp"
 #include "qkgeom/io/program.hpp"
+#include "qkgeom/io/what_if.hpp"
 
 namespace qkgeom::examples {
 
@@ -95,6 +96,13 @@ void add_query_model_arguments(command_line& app, arguments& a) {
       .one_of({"diagonal", "full", "joint", "linear_drift"})
       .shows_default();
   add_pair_arguments(app, a);
+}
+
+void add_embedding_arguments(command_line& app, wanted_embedding& wanted) {
+  app.add_option("--rope-theta", wanted.theta, "Base of the rotary frequencies instead of the captured model's");
+  app.add_option("--rope-scaling", wanted.scaling,
+                 "Rotary scaling instead of the captured model's: none, linear:FACTOR, dynamic:FACTOR, "
+                 "yarn:FACTOR:CONTEXT, llama3:FACTOR:LOW:HIGH:CONTEXT, or longrope:FILE, a config.json that has it");
 }
 
 void add_seed_argument(command_line& app, arguments& a) {

@@ -11,6 +11,10 @@
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/geometry/head_class.hpp"
 
+namespace qkgeom {
+struct wanted_embedding;
+}
+
 namespace qkgeom::examples {
 
 /// Options that several programs share; the functions of cli.hpp declare them.
@@ -48,6 +52,8 @@ void add_head_arguments(command_line& app, arguments& a);
 void add_plasticity_arguments(command_line& app, arguments& a);
 /// --bucket-size, --bucket-edges, --covariance (one query model), --query-position, --precision.
 void add_query_model_arguments(command_line& app, arguments& a);
+/// --rope-theta and --rope-scaling: another rotary embedding than the captured one.
+void add_embedding_arguments(command_line& app, wanted_embedding& wanted);
 void add_seed_argument(command_line& app, arguments& a);
 /// --low and --high: limits of |r| between head classes.
 void add_threshold_arguments(command_line& app, class_thresholds& thresholds);

@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
                  "Number of keys that compete, up to; 0: as captured, or what a capture made with --short stands for")
       .not_negative()
       .shows_default();
+  add_embedding_arguments(app, choice.embedding);
   app.add_option("--near", choice.near,
                  "Nearest keys among which a key is found, tokens; 0: 512, at most half of the captured context")
       .not_negative()
@@ -32,10 +33,15 @@ int main(int argc, char** argv) {
   app.add_option("--actual", choice.actual,
                  "Captures of long documents, to count the same there and hold the prediction against");
   return run_main(argc, argv, app, a, [&] {
-    const auto found = find_grip(a, choice);
+    const auto found = find_grip(
+        a, choice,
+        analyse_set(a, open_captures(a), {.geometry = false, .plasticity = false, .empirical = false, .heatmap = false},
+                    "Reading"));
     output_folder folder(a.out, a.figures);
+    write_notes(folder, found.whole);
     write_grip(folder, found);
     printer out;
+    print_capture(out, found.whole);
     print_grip(out, found);
     folder.print(out);
   });

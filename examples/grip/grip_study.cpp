@@ -104,8 +104,10 @@ double factor_of(index_t length, index_t tokens) {
   return 1 + static_cast<double>(length) / static_cast<double>(tokens);
 }
 
-/// Predicts the capture's own length from its first half and quarter, and widens the errors of `found` by the misses.
-void check_itself(cpu_context& cpu, grip_study& found, const capture_set& source, const capture_set& before) {
+/// Predicts the capture's own length from its first half and quarter, and widens the errors of `found` by the misses,
+/// which grow at least with `least_factor`.
+void check_itself(cpu_context& cpu, grip_study& found, const capture_set& source, const capture_set& before,
+                  double least_factor) {
   const index_t tokens = source.manifest().context_length;
   grip_options o = found.options;
   o.near = tokens / 8;
@@ -136,12 +138,12 @@ void check_itself(cpu_context& cpu, grip_study& found, const capture_set& source
     std::vector<estimate> values;
     for (const auto& h : found.predicted) values.push_back(h.grip[i].value);
     values = widened(std::move(values), misses[i / per_kind * tops + i % tops],
-                     factor_of(found.predicted[0].grip[i].length, tokens));
+                     std::max(least_factor, factor_of(found.predicted[0].grip[i].length, tokens)));
     for (std::size_t h = 0; h < values.size(); ++h) found.predicted[h].grip[i].value = values[h];
   }
 }
 
-void add_notes(grip_study& found, bool has_tokens) {
+void add_notes(grip_study& found, bool has_tokens, bool other_embedding) {
   auto& report = found.whole.report;
   const auto note = [&](const char* kind, const std::string& text) { report.notes.push_back({kind, text, ""}); };
   const auto nope = static_cast<std::size_t>(
@@ -162,6 +164,8 @@ void add_notes(grip_study& found, bool has_tokens) {
     note("short_documents", counted(brief, "document") + " of at most " + grouped(least) +
                                 " tokens do not count: --near " + grouped(found.options.near) +
                                 " keys must stand before a query");
+  if (other_embedding)
+    note("other_embedding", "another embedding also moves what earlier layers hand on; only the first layer is exact");
   if (!has_tokens) note("no_tokens", "the capture holds no tokens, so there are no matched needles, and no reach");
   if (found.checks.empty())
     note("no_check", "documents are too short to check themselves: errors are over documents alone");
@@ -173,9 +177,10 @@ void add_notes(grip_study& found, bool has_tokens) {
 
 }  // namespace
 
-grip_study find_grip(const arguments& a, const grip_arguments& choice) {
+grip_study find_grip(const arguments& a, const grip_arguments& choice, analysed whole) {
   grip_study found;
-  auto source = open_captures(a);
+  found.whole = std::move(whole);
+  const capture_set& source = *found.whole.source;
   const auto& manifest = source.manifest();
   const index_t tokens = manifest.context_length, context = wanted_context(manifest, choice.context);
   found.options = {.near = choice.near > 0 ? choice.near : std::min<index_t>(512, tokens / 2),
@@ -188,11 +193,12 @@ grip_study find_grip(const arguments& a, const grip_arguments& choice) {
   o.lengths.push_back(context);
   for (index_t d = 16; d < context; d *= 2) o.distances.push_back(d);
   o.distances.push_back(context);
-  found.whole =
-      analyse_set(a, source, {.geometry = false, .plasticity = false, .empirical = false, .heatmap = false}, "Reading");
   const auto& report = found.whole.report;
   cpu_context cpu{{.threads = a.threads}};
-  const auto before = before_rope(source);
+  cpu.pool().watch(a.watch);
+  const auto as_captured = before_rope(source);
+  const auto embedding = wanted_rope(manifest, choice.embedding, context);
+  const auto before = embedding ? before_rope(what_if(as_captured, {.rope = embedding})) : as_captured;
   bool has_tokens = false;
   found.predicted =
       of_heads(report, before, "Grip", [&]<class T>(const captured_layer& layer, const layer_view<T>& rows) {
@@ -208,7 +214,7 @@ grip_study find_grip(const arguments& a, const grip_arguments& choice) {
         return grip(cpu, rows, rope, layer.k.token, o);
       });
   require(!report.heads.empty(), a.captures.at(0).string(), ": no head is selected");
-  check_itself(cpu, found, source, before);
+  check_itself(cpu, found, source, as_captured, embedding ? 2.0 : 1.0);
   if (!choice.actual.empty()) {
     auto b = a;
     b.captures = choice.actual;
@@ -218,7 +224,7 @@ grip_study find_grip(const arguments& a, const grip_arguments& choice) {
     for (std::size_t i = 0; i < found.actual[0].grip.size(); ++i)
       add_checks(found.checks, "actual", report, found.predicted, found.actual, i);
   }
-  add_notes(found, has_tokens);
+  add_notes(found, has_tokens, embedding.has_value());
   return found;
 }
 

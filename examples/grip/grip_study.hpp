@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "examples/common/outputs.hpp"
+#include "qkgeom/io/what_if.hpp"
 #include "qkgeom/rotary/grip.hpp"
 #include "qkgeom/rotary/order_stability.hpp"
 
@@ -17,6 +18,7 @@ struct grip_arguments {
   index_t near = 0;     ///< tokens; 0: 512, at most half of the captured context
   index_t queries = 32;
   bool first_compete = false;
+  wanted_embedding embedding{};
   std::vector<std::filesystem::path> actual{};  ///< captures of long documents; empty: none
 };
 
@@ -32,7 +34,7 @@ struct grip_check {
 };
 
 struct grip_study {
-  analysed whole;                                       ///< heads and notes of the capture
+  analysed whole;                                       ///< the capture, with notes on its grip
   grip_options options;                                 ///< of the prediction
   std::vector<head_grip> predicted;                     ///< (heads); errors hold what the capture misses of itself
   std::vector<head_grip> actual;                        ///< (heads); empty: unknown
@@ -40,12 +42,21 @@ struct grip_study {
   std::vector<grip_check> checks;
 };
 
-/// Throws `error` if the capture lacks keys of some tokens, or if its layers weigh channels after the rotation.
-grip_study find_grip(const arguments& a, const grip_arguments& choice);
+/// Predicts grip, reach and stability for the heads of an analysed capture, and adds notes to it. Throws `error` if the
+/// capture lacks keys of some tokens, or if its layers weigh channels after the rotation.
+grip_study find_grip(const arguments& a, const grip_arguments& choice, analysed whole);
 
-/// Writes notes.csv, grip.csv, grip_heads.csv, reach.csv, stability.csv, grip_check.csv, and the figures grip_curves,
-/// grip_map and, with actual captures, grip_actual.
+/// Tables of a row per head and ..., which refer to `s`: needle, length and top; nothing; distance; window; check.
+qkgeom::table grip_table(const grip_study& s);
+qkgeom::table grip_heads_table(const grip_study& s);
+qkgeom::table reach_table(const grip_study& s);
+qkgeom::table stability_table(const grip_study& s);
+qkgeom::table grip_check_table(const grip_study& s);
+
+/// Writes grip.csv, grip_heads.csv, reach.csv, stability.csv, grip_check.csv, and the figures grip_curves, grip_map
+/// and, with actual captures, grip_actual.
 void write_grip(output_folder& out, const grip_study& found);
+/// Prints the model in a few lines, and how well the capture predicts itself.
 void print_grip(printer& out, const grip_study& found);
 
 }  // namespace qkgeom::examples

@@ -30,6 +30,10 @@ constexpr caption captions[] = {
     {"plane_",
      "Queries and keys of one head in the plane of drift a and separation b (4.3.2). Lines: their means along the "
      "context."},
+    {"grip_curves",
+     "Share of the needles that are still among the highest scores as more keys compete; means over heads. Dashed: "
+     "chance."},
+    {"grip_map", "Grip in the whole context, by layer and head."},
     {"profile", "Plasticity along the context (4.4.5)."},
     {"heatmap", "Plasticity by the distance of two keys and of the query (6.2.2), mean over heads."},
     {"plasticity_map", "Mean plasticity over the context, by layer and head."},

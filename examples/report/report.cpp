@@ -5,6 +5,7 @@
 #include "examples/common/cli.hpp"
 #include "examples/common/figures/head_figures.hpp"
 #include "examples/common/numbers/learned.hpp"
+#include "examples/grip/grip_study.hpp"
 #include "examples/report/page.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/file.hpp"
@@ -99,6 +100,12 @@ int main(int argc, char** argv) {
                  "Captures of untrained models of this architecture (qkgeom capture --untrained SEED): what training "
                  "put into the numbers of all heads, with intervals over seeds and documents")
       .list();
+  grip_arguments grip_choice{.context = -1};
+  app.add_option(
+         "--grip", grip_choice.context,
+         "Adds grip and reach among up to so many keys, as qkgeom grip has them; 0: the captured context. Needs "
+         "the keys of every token (--sampler all)")
+      .not_negative();
   return run_main(argc, argv, app, a, [&] {
     options.geometry_blocks = settings.refit_errors || !untrained.empty() ? 10 : 0;
     options = with_arguments(options, a);
@@ -106,7 +113,10 @@ int main(int argc, char** argv) {
     require_untrained(untrained, a.captures.at(0));
     settings.thresholds = options.pca.thresholds;
     const auto others_scored = b.score ? read_scored_models(b.others, b.columns) : std::vector<scored_model>{};
-    const auto found = analyse_capture(a, options);
+    auto whole = analyse_capture(a, options);
+    std::optional<grip_study> grip;
+    if (grip_choice.context >= 0) grip = find_grip(a, grip_choice, std::move(whole));
+    const auto& found = grip ? grip->whole : whole;
     const auto& report = found.report;
     output_folder folder(a.out, a.figures);
     printer out;
@@ -124,6 +134,12 @@ int main(int argc, char** argv) {
     const auto learned = learned_beyond(folder, a, options, found, untrained);
     write_statistics(folder, found, statistics);
     auto content = report_sections(found, settings, statistics);
+    page_printer on_grip;
+    if (grip) {
+      write_grip(folder, *grip);
+      for (printer* p : {static_cast<printer*>(&on_grip), &out}) print_grip(*p, *grip);
+    }
+    content.result.insert(content.result.end(), on_grip.sections().begin(), on_grip.sections().end());
     content.result.insert(content.result.end(), among.sections().begin(), among.sections().end());
     page_printer beyond;
     for (printer* p : {static_cast<printer*>(&beyond), &out}) print_learned(*p, learned);

@@ -11,10 +11,8 @@
 #include "examples/common/terminal.hpp"
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/io/program.hpp"
-#include "qkgeom/io/rope_config.hpp"
 #include "qkgeom/io/what_if.hpp"
 #include "qkgeom/report/columns.hpp"
-#include "qkgeom/rotary/embedding.hpp"
 #include "qkgeom/stats/association.hpp"
 #include "qkgeom/stats/interval.hpp"
 
@@ -24,38 +22,6 @@ namespace {
 /// Shortest first part of a capture, tokens, that is taken to predict the whole: what documents begin with is a kind of
 /// its own, and says little about errors further on.
 constexpr index_t shortest_part = 256;
-
-/// The base of frequencies that are theta^(-2i/d). Throws `error` on others.
-double theta_of(const captured_rope& rope) {
-  if (rope.by_length && rope.by_length->beyond.empty()) return rope.by_length->theta;
-  const auto d = 2 * static_cast<index_t>(rope.inv_freq.size());
-  require(d > 2, "--rope-scaling alone needs two rotary planes or more; give --rope-theta");
-  const double theta = std::round(std::pow(rope.inv_freq[0] / rope.inv_freq[1], static_cast<double>(d) / 2));
-  const auto plain = default_frequencies(theta, d);
-  for (std::size_t i = 0; i < plain.size(); ++i)
-    require(
-        std::abs(static_cast<double>(plain[i]) / rope.inv_freq[i] - 1) < 1e-3,
-        "--rope-scaling alone needs a capture without scaling; give --rope-theta, the base of its frequencies, too");
-  return theta;
-}
-
-/// The embedding that the command line asks for, in place of the capture's.
-std::optional<captured_rope> wanted_rope(const capture_manifest& manifest, const what_if_arguments& choice) {
-  if (!choice.theta && choice.scaling.empty()) return std::nullopt;
-  require(manifest.rope.has_value(), "--rope-theta and --rope-scaling need a capture that says its rotary embedding");
-  const auto& was = *manifest.rope;
-  json config{{"rope_theta", choice.theta ? *choice.theta : theta_of(was)}};
-  config["rope_scaling"] = rope_scaling_fields(choice.scaling.empty() ? "none" : choice.scaling);
-  const index_t context = manifest.model.context;
-  require(context > 0 || !choice.scaling.starts_with("dynamic"),
-          "--rope-scaling dynamic counts from the model's "
-          "context, which the capture does not say (model.context)");
-  auto found = read_rope(json_value(config, "--rope-scaling"), was.rotary_dim,
-                         context > 0 ? context : manifest.context_length, {});
-  found.first = was.first;
-  found.interleaved = was.style == "interleaved";
-  return captured_rope_of(found, wanted_context(manifest, choice.context));
-}
 
 /// `options` with query buckets that keep their share of a context `factor` times as long.
 analysis_options stretched(analysis_options options, index_t from, index_t to) {
@@ -270,7 +236,7 @@ prediction predict(const arguments& a, const analysis_options& options, const wh
   const rotary_change as_it_is{.keep_first = choice.keep_first, .seed = a.seed};
   auto change = as_it_is;
   change.context_length = to;
-  change.rope = wanted_rope(manifest, choice);
+  change.rope = wanted_rope(manifest, choice.embedding, to);
   prediction p;
   p.factor = static_cast<double>(to) / static_cast<double>(from);
   p.other_embedding = change.rope.has_value();

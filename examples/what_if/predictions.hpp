@@ -9,6 +9,7 @@
 
 #include "examples/common/outputs.hpp"
 #include "examples/what_if/extrapolation.hpp"
+#include "qkgeom/io/what_if.hpp"
 #include "qkgeom/rotary/stationarity.hpp"
 
 namespace qkgeom::examples {
@@ -16,8 +17,7 @@ namespace qkgeom::examples {
 /// Options of what_if.
 struct what_if_arguments {
   index_t context = 0;  ///< tokens; 0: as captured
-  std::optional<double> theta{};
-  std::string scaling{};  ///< as in qkgeom capture --rope-scaling; empty: as captured
+  wanted_embedding embedding{};
   index_t keep_first = 0;
   std::vector<std::filesystem::path> actual{};  ///< captures of the context itself, to compare with; empty: none
 };

@@ -24,10 +24,7 @@ int main(int argc, char** argv) {
                  "Length of the context, tokens; 0: as captured, or what a capture made with --short stands for")
       .not_negative()
       .shows_default();
-  app.add_option("--rope-theta", choice.theta, "Base of the rotary frequencies instead of the captured model's");
-  app.add_option("--rope-scaling", choice.scaling,
-                 "Rotary scaling instead of the captured model's: none, linear:FACTOR, dynamic:FACTOR, "
-                 "yarn:FACTOR:CONTEXT, llama3:FACTOR:LOW:HIGH:CONTEXT, or longrope:FILE, a config.json that has it");
+  add_embedding_arguments(app, choice.embedding);
   app.add_option("--keep-first", choice.keep_first,
                  "Tokens at a document's start that keep their positions, and that stationarity leaves out")
       .not_negative()

@@ -46,6 +46,28 @@ stable = rows("stability")
 assert len(stable) == 24 * 5 and all(float(r["counted"]) == 1 for r in stable if r["rope"] == "0")
 END
 
+# Under another embedding: predicted from the same rows, counted where the forward pass really had it.
+take linear --skip-examples 6 --examples 4 --max-length 4096 --rope-scaling linear:4
+run grip "$work/short" --near 500 --context 2000 --queries 48 --rope-scaling linear:4 --actual "$work/linear" --no-figures --out "$work/other"
+grep -q 'another embedding also moves what earlier layers hand on' "$work/stdout" || bad "no note on the embedding: $(cat "$work/stdout")"
+python3 - "$work" <<'END' || bad "grip under linear:4: $(cat "$work/other/grip_check.csv")"
+import csv, sys
+def rms(folder):
+    rows = [r for r in csv.DictReader(open(f"{sys.argv[1]}/{folder}/grip.csv")) if r["rope"] == "1" and r["needle"] == "winner" and r["top"] == "1"]
+    actual = {(r["layer"], r["q_head"], r["length"]): float(r["actual"]) for r in csv.DictReader(open(f"{sys.argv[1]}/other/grip.csv"))
+              if r["needle"] == "winner" and r["top"] == "1" and r["actual"]}
+    misses = [float(r["grip"]) - actual[k] for r in rows if (k := (r["layer"], r["q_head"], r["length"])) in actual]
+    assert len(misses) >= 32
+    return (sum(m * m for m in misses) / len(misses)) ** 0.5
+assert rms("other") < 0.1 and rms("other") < 0.8 * rms("grip"), (rms("other"), rms("grip"))
+END
+
+# A report with grip: its tables, its section and its figures on the page.
+run report "$work/short" --covariance joint --grip 2000 --out "$work/report"
+grep -q '<h3>Grip among up to 2 000 keys</h3>' "$work/report/report.html" || bad "no section on grip in the page"
+[[ ! -e $work/report/grip_map.svg ]] || grep -q 'Grip in the whole context' "$work/report/report.html" || bad "no map of grip in the page"
+[[ $(wc -l <"$work/report/grip_heads.csv") == 25 ]] || bad "grip_heads.csv of a report"
+
 # Rows from after the rotation give the same; some heads are rows of the whole.
 take post --examples 6 --max-length 1024
 run grip "$work/post" --near 500 --context 2000 --queries 48 --heads 2.1,3.0 --no-figures --out "$work/some"

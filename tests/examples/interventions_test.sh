@@ -15,6 +15,19 @@ run evaluate --model "$checkpoint" "${documents[@]}" --conditions "$work/choice/
 run interventions "$work/evaluation" --out "$work/effects"
 grep -q 'Loss, far tokens' "$work/stdout" || bad "no table of the loss"
 
+# A table of heads ranks by its columns: the first four by "score", two of a layer at most.
+{
+  echo layer,q_head,score,empty
+  for layer in 0 1 2 3; do for head in 0 1 2 3 4 5 6 7; do echo "$layer,$head,$((layer * 10 - head)),"; done; done
+} >"$work/table.csv"
+run choose-heads "$work/capture" --rankings ap_low --table "$work/table.csv" --columns score --interventions ablate --count 4 --random 1 --out "$work/tabled"
+[[ $(grep '^score,0,' "$work/tabled/chosen_heads.csv" | cut -d, -f3,4 | xargs) == "3,0 3,1 2,0 2,1" ]] || bad "heads by a table: $(cat "$work/tabled/chosen_heads.csv")"
+[[ $(grep -c '"name"' "$work/tabled/conditions.json") == 4 ]] || bad "conditions of a table"
+refused 'no head has a number to be ranked by, empty' choose-heads "$work/capture" --table "$work/table.csv" --columns empty --count 4 --out "$work/none"
+refused 'there is no column nothing' choose-heads "$work/capture" --table "$work/table.csv" --columns nothing --count 4 --out "$work/none"
+echo 1,1,5, >>"$work/table.csv"
+refused 'a head has several rows' choose-heads "$work/capture" --table "$work/table.csv" --columns score --count 4 --out "$work/none"
+
 python3 -B - "$work" <<'END' || failures=$((failures + 1))
 import collections, csv, json, math, statistics, sys
 work = sys.argv[1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""programs_check.py SOURCE BIN: exports, what-if and bands of the package beside what the programs write, and captures of other
+"""programs_check.py SOURCE BIN: exports, what-if, bands and grip of the package beside what the programs write, and captures of other
 tools' tensors beside analyses of the same rows."""
 import csv
 import json
@@ -60,6 +60,13 @@ with tempfile.TemporaryDirectory() as scratch:
     bands = chosen.bands()
     for name, table in (("band_drops", bands.drops), ("planes", bands.planes), ("score_by_distance", bands.scores)):
         same_table(table, here / f"bands/{name}.csv")
+    run("capture", "--model", data / "stage2-step-1400", "--jsonl", data / "heldout.jsonl", "--examples", 3, "--max-length", 512, "--heads", "0.1,3.2",
+        "--pre-rope", "--sampler", "all", "--out", here / "whole")
+    run("grip", here / "whole", "--context", 2048, "--rope-scaling", "linear:2", "--queries", 8, "--no-figures", "--out", here / "grip")
+    grip = qkgeom.open_capture(here / "whole").grip(2048, rope_scaling="linear:2", queries=8)
+    for name, table in (("grip", grip.grip), ("grip_heads", grip.heads), ("reach", grip.reach), ("stability", grip.stability),
+                        ("grip_check", grip.check)):
+        same_table(table, here / f"grip/{name}.csv")
     for name, options, own in (("expected-attention", [], {}), ("triattention", [], {}),
                                ("duo", ["--sink", 4, "--recent", 16], dict(sink=4, recent=16))):
         run("export", name, before, "--texts", "kjv", "--out", here / name, *options)

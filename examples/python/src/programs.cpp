@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// What `qkgeom what-if`, `bands` and `export` compute, from the sources of these programs.
+// What `qkgeom what-if`, `bands`, `grip` and `export` compute, from the sources of these programs.
 #include <nanobind/stl/variant.h>
 
 #include "arguments.hpp"
 #include "examples/bands/rotary_bands.hpp"
 #include "examples/export/exports.hpp"
+#include "examples/grip/grip_study.hpp"
 #include "examples/what_if/predictions.hpp"
 #include "python.hpp"
 #include "qkgeom/io/program.hpp"
@@ -45,7 +46,7 @@ nb::tuple what_if_of(const std::vector<std::string>& paths, const buckets_argume
                      const std::vector<std::pair<index_t, index_t>>& heads, index_t context,
                      std::optional<double> rope_theta, const std::string& rope_scaling, index_t keep_first) {
   const auto a = arguments_of(paths, buckets, covariance, pairs, seed, heads);
-  const programs::what_if_arguments choice{context, rope_theta, rope_scaling, keep_first, {}};
+  const programs::what_if_arguments choice{context, {rope_theta, rope_scaling}, keep_first, {}};
   const auto p = run_alone([&] { return programs::predict(a, programs::with_arguments({}, a), choice); });
   warn(p.warnings);
   return nb::make_tuple(table(programs::what_if_table(p)), table(programs::self_check_table(p)),
@@ -59,6 +60,23 @@ nb::tuple bands_of(const std::vector<std::string>& paths, const buckets_argument
   const auto found = run_alone([&] { return programs::find_bands(a, {.context = context, .keep_first = keep_first}); });
   return nb::make_tuple(table(programs::drops_table(found)), table(programs::planes_table(found)),
                         table(programs::scores_table(found)));
+}
+
+nb::tuple grip_of(const std::vector<std::string>& paths, std::uint64_t seed,
+                  const std::vector<std::pair<index_t, index_t>>& heads, const programs::grip_arguments& choice) {
+  const auto a = arguments_of(paths, {}, {"joint"}, "all", seed, heads);
+  const auto found = run_alone([&] {
+    return programs::find_grip(
+        a, choice,
+        programs::analyse_set(a, programs::open_captures(a),
+                              {.geometry = false, .plasticity = false, .empirical = false, .heatmap = false}, ""));
+  });
+  std::vector<std::string> notes;
+  for (const auto& n : found.whole.report.notes) notes.push_back(n.text);
+  warn(notes);
+  return nb::make_tuple(table(programs::grip_table(found)), table(programs::grip_heads_table(found)),
+                        table(programs::reach_table(found)), table(programs::stability_table(found)),
+                        table(programs::grip_check_table(found)));
 }
 
 void export_to(const std::vector<std::string>& paths, const std::string& format, const std::string& folder,
@@ -98,6 +116,24 @@ void bind_programs(nb::module_& m) {
       nb::sig("def bands(paths: list[str], buckets: int | collections.abc.Sequence[int] | None, covariance: list[str], "
               "seed: int, heads: list[tuple[int, int]], context: int, keep_first: int) -> tuple[Table, Table, Table]"),
       "Tables of `qkgeom bands`.");
+  m.def(
+      "grip",
+      [](const std::vector<std::string>& paths, std::uint64_t seed,
+         const std::vector<std::pair<index_t, index_t>>& heads, index_t context, std::optional<double> rope_theta,
+         const std::string& rope_scaling, index_t near, index_t queries, const std::vector<std::string>& actual) {
+        return grip_of(paths, seed, heads,
+                       {.context = context,
+                        .near = near,
+                        .queries = queries,
+                        .embedding = {rope_theta, rope_scaling},
+                        .actual = {actual.begin(), actual.end()}});
+      },
+      nb::arg("paths"), nb::arg("seed"), nb::arg("heads"), nb::arg("context"), nb::arg("rope_theta").none(),
+      nb::arg("rope_scaling"), nb::arg("near"), nb::arg("queries"), nb::arg("actual"),
+      nb::sig("def grip(paths: list[str], seed: int, heads: list[tuple[int, int]], context: int, rope_theta: float | "
+              "None, rope_scaling: str, near: int, queries: int, actual: list[str]) -> tuple[Table, Table, Table, "
+              "Table, Table]"),
+      "Tables of `qkgeom grip`.");
   m.def("export_to", &export_to, nb::arg("paths"), nb::arg("format"), nb::arg("folder"), nb::arg("texts"),
         nb::arg("sink"), nb::arg("recent"), "Writes the files of `qkgeom export`.");
 }

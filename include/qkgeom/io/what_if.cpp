@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "qkgeom/core/random.hpp"
+#include "qkgeom/io/rope_config.hpp"
+#include "qkgeom/rotary/embedding.hpp"
 #include "qkgeom/rotary/rotation_between.hpp"
 
 namespace qkgeom {
@@ -105,6 +107,20 @@ class row_carrier {
   double factor_from_ = 1, factor_to_ = 1;  // what the rotation multiplies rows by that it has not multiplied yet
 };
 
+/// The base of frequencies that are theta^(-2i/d). Throws `error` on others.
+double theta_of(const captured_rope& rope) {
+  if (rope.by_length && rope.by_length->beyond.empty()) return rope.by_length->theta;
+  const auto d = 2 * static_cast<index_t>(rope.inv_freq.size());
+  require(d > 2, "--rope-scaling alone needs two rotary planes or more; give --rope-theta");
+  const double theta = std::round(std::pow(rope.inv_freq[0] / rope.inv_freq[1], static_cast<double>(d) / 2));
+  const auto plain = default_frequencies(theta, d);
+  for (std::size_t i = 0; i < plain.size(); ++i)
+    require(
+        std::abs(static_cast<double>(plain[i]) / rope.inv_freq[i] - 1) < 1e-3,
+        "--rope-scaling alone needs a capture without scaling; give --rope-theta, the base of its frequencies, too");
+  return theta;
+}
+
 /// The stages between which the rows of a set are carried.
 struct carriage {
   capture_manifest was, is;
@@ -167,6 +183,24 @@ index_t wanted_context(const capture_manifest& captured, index_t asked) {
   if (asked > 0) return asked;
   if (!captured.extra.contains("short_of")) return captured.context_length;
   return json_value(captured.extra["short_of"], "short_of").integer(captured.context_length, largest_position);
+}
+
+std::optional<captured_rope> wanted_rope(const capture_manifest& captured, const wanted_embedding& wanted,
+                                         index_t context) {
+  if (!wanted.theta && wanted.scaling.empty()) return std::nullopt;
+  require(captured.rope.has_value(), "--rope-theta and --rope-scaling need a capture that says its rotary embedding");
+  const auto& was = *captured.rope;
+  json config{{"rope_theta", wanted.theta ? *wanted.theta : theta_of(was)}};
+  config["rope_scaling"] = rope_scaling_fields(wanted.scaling.empty() ? "none" : wanted.scaling);
+  const index_t made_for = captured.model.context;
+  require(made_for > 0 || !wanted.scaling.starts_with("dynamic"),
+          "--rope-scaling dynamic counts from the model's "
+          "context, which the capture does not say (model.context)");
+  auto found = read_rope(json_value(config, "--rope-scaling"), was.rotary_dim,
+                         made_for > 0 ? made_for : captured.context_length, {});
+  found.first = was.first;
+  found.interleaved = was.style == "interleaved";
+  return captured_rope_of(found, context);
 }
 
 index_t stretched_position(index_t position, index_t from, index_t to, std::uint32_t document, index_t keep_first,

@@ -29,6 +29,17 @@ struct rotary_change {
 /// for (`qkgeom capture --short`), or else their own.
 index_t wanted_context(const capture_manifest& captured, index_t asked);
 
+/// Another rotary embedding, as a command line asks for it.
+struct wanted_embedding {
+  std::optional<double> theta{};  ///< base of the frequencies; none: as captured
+  std::string scaling{};  ///< as in `qkgeom capture --rope-scaling`; empty: as captured, or none under a new base
+};
+
+/// Returns the embedding that is wanted in place of the captured one, in documents of `context` tokens; none if nothing
+/// is asked for. Throws `error` if the capture does not state its embedding or lacks what the wanted one counts from.
+std::optional<captured_rope> wanted_rope(const capture_manifest& captured, const wanted_embedding& wanted,
+                                         index_t context);
+
 /// Returns the position of a document's token at `position` after a context of `from` tokens is stretched to `to`:
 /// drawn uniformly from the tokens that its share of the context covers, by (seed, document, position) alone. Tokens
 /// keep their order. The first `keep_first` stay.

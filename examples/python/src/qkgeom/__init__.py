@@ -10,7 +10,7 @@ import importlib
 import typing
 
 from . import _calls, _show  # noqa: F401: before the functions are imported
-from ._captures import Bands, Capture, WhatIf, open as open, open_capture
+from ._captures import Bands, Capture, Grip, WhatIf, open as open, open_capture
 from ._qkgeom import (
     AxisProjection, Error, Estimate, Heatmap, HeadReport, KeyPair, Moments, Note, Pca, PositionBias, Profile, ProfileSummary,
     QueryBucket, QueryModel, Report, Rotation, RowMoments, SideMoments, Table, accumulate, analyse, draw_tokens,
@@ -30,7 +30,7 @@ if typing.TYPE_CHECKING:
 
 # `from qkgeom import *` leaves Python's own open as it is, and imports no torch.
 __all__ = [
-    "AxisProjection", "Bands", "Capture", "Error", "Estimate", "HeadReport", "Heatmap", "KeyPair", "Moments", "Note", "Pca",
+    "AxisProjection", "Bands", "Capture", "Error", "Estimate", "Grip", "HeadReport", "Heatmap", "KeyPair", "Moments", "Note", "Pca",
     "PositionBias", "Profile", "ProfileSummary", "QueryBucket", "QueryModel", "Report", "Rotation", "RowMoments", "SideMoments",
     "Table", "WhatIf", "__version__", "accumulate", "analyse", "draw_tokens", "fit_queries", "from_tensors", "from_transformer_lens",
     "from_vllm_hook", "open_capture", "pca", "planar_rotation", "plasticity_profile", "plot_bias_histogram", "plot_bias_in_sd_map",

@@ -62,6 +62,21 @@ class Bands(typing.NamedTuple):
     """score_by_distance.csv: mean scores by distance."""
 
 
+class Grip(typing.NamedTuple):
+    """What `Capture.grip` predicts; docs/columns.md describes the tables."""
+
+    grip: Table
+    """grip.csv: a row per head, kind of needle, number of competing keys and top."""
+    heads: Table
+    """grip_heads.csv: grip in the whole context, chance and reach, a row per head."""
+    reach: Table
+    """reach.csv: share of the matched keys that are kept, by distance."""
+    stability: Table
+    """stability.csv: how stable the order of keys is under distance."""
+    check: Table
+    """grip_check.csv: how well the capture's first parts predict the whole, and with `actual` the whole long documents."""
+
+
 def require_programs() -> None:
     """Raises RuntimeError where the package was built apart from the sources of the programs."""
     if not hasattr(_qkgeom, "figure"):
@@ -194,6 +209,20 @@ class Capture:
         require_programs()
         o = self._options
         return Bands(*_qkgeom.bands(self._paths, o["buckets"], o["covariance"], o["seed"], o["heads"], context, keep_first))
+
+    def grip(self, context: int = 0, *, rope_theta: float | None = None, rope_scaling: str = "", near: int = 0, queries: int = 32,
+             actual: typing.Sequence[Path] = ()) -> Grip:
+        """Predicts which heads keep the key that they have found among `context` keys (0: as captured), and how far they see, as
+        `qkgeom grip` does. Needs the keys of every token.
+
+        rope_theta, rope_scaling: another embedding, as in `what_if`. near: nearest keys among which a key is found, tokens; 0: 512,
+        at most half of the captured context. queries: drawn in each document. actual: captures of long documents that count the
+        same. Notes on where it fails are Python warnings.
+        """
+        require_programs()
+        o = self._options
+        return Grip(*_qkgeom.grip(self._paths, o["seed"], o["heads"], context, rope_theta, rope_scaling, near, queries,
+                                  [os.fspath(path) for path in actual]))
 
     def _pairs(self) -> str:
         """The pairs as `--pairs` names them."""

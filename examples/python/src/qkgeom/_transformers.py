@@ -14,7 +14,7 @@ import torch
 
 from . import _qkgeom
 from ._attention import Attention, Document, Unsupported, chunk_of, layer_of, observed_attention
-from ._captures import Bands, Capture, Options, Path, WhatIf, open_capture
+from ._captures import Bands, Capture, Grip, Options, Path, WhatIf, open_capture
 from ._qkgeom import Moments, accumulate, draw_tokens
 from ._rope import check_order, longest_context, norm_of, own_rope_of, rope_of, rotates, scaling_of
 from ._version import __version__
@@ -357,6 +357,11 @@ class capture:
     def bands(self, context: int = 0, *, keep_first: int = 4) -> Bands:
         """As `Capture.bands`, of `open()`."""
         return self.open().bands(context, keep_first=keep_first)
+
+    def grip(self, context: int = 0, *, rope_theta: float | None = None, rope_scaling: str = "", near: int = 0,
+             queries: int = 32, actual: typing.Sequence[Path] = ()) -> Grip:
+        """As `Capture.grip`, of `open()`."""
+        return self.open().grip(context, rope_theta=rope_theta, rope_scaling=rope_scaling, near=near, queries=queries, actual=actual)
 
 
 __all__ = ["Unsupported", "capture"]

@@ -12,6 +12,7 @@
 
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/linalg/products.hpp"
+#include "qkgeom/linalg/scores.hpp"
 #include "qkgeom/rotary/grip.hpp"
 
 namespace qkgeom::detail {
@@ -148,17 +149,13 @@ struct score_tail {
   double start = 0, mean = 1, ratio = 2;  ///< mean excess; mean squared excess over its square
   double scale = 1, shape = 0;            ///< of the generalised Pareto distribution of excesses over `top`
 
-  score_tail(const float* v, index_t n) : top(*std::max_element(v, v + n)) {
-    double sum = 0, square = 0;
-    for (index_t j = 0; j < n; ++j) sum += v[j], square += double{v[j]} * v[j];
-    start = sum / static_cast<double>(n);
-    start += 1.5 * std::sqrt(std::max(0.0, square / static_cast<double>(n) - start * start));
-    double count = 0, excess = 0, excess_square = 0;
-    for (index_t j = 0; j < n; ++j)
-      if (const double y = v[j] - start; y > 0) ++count, excess += y, excess_square += y * y;
-    if (!(excess > 0)) return;
-    mean = excess / count;
-    ratio = excess_square / count / (mean * mean);
+  score_tail(const float* v, index_t n) {
+    const auto e = linalg::excess_of(v, n);
+    top = e.top;
+    start = e.start;
+    if (!(e.sum > 0)) return;
+    mean = e.sum / e.count;
+    ratio = e.square / e.count / (mean * mean);
   }
   /// Takes the shape that belongs to a ratio by moments (Hosking and Wallis 1987).
   void fit(double mean_ratio) {
@@ -172,40 +169,6 @@ struct score_tail {
     return std::pow(std::max(0.0, 1 + shape * z), -1 / shape);
   }
 };
-
-/// Padding behind scores; below all of them.
-inline constexpr float no_score = -1e30f;
-inline constexpr index_t lanes = 16;
-
-/// Scores v (n, padded to whole lanes) about a threshold s.
-struct placed {
-  float count = 0, above = -no_score, below = no_score;  ///< scores > s; the least of them, the largest other one
-  float square = 0;                                      ///< sum of `share` squared
-};
-/// Counts scores above s, and adds `weight` to the share of each of these keys.
-inline placed place(const float* __restrict v, index_t n, float s, float weight, float* __restrict share) {
-  float count[lanes] = {}, above[lanes], below[lanes], square[lanes] = {};
-  std::fill_n(above, lanes, -no_score);
-  std::fill_n(below, lanes, no_score);
-  for (index_t j = 0; j < n; j += lanes)
-    for (index_t l = 0; l < lanes; ++l) {
-      const float x = v[j + l], hit = x > s ? 1.f : 0.f;
-      const float high = x > s ? x : -no_score, low = x > s ? no_score : x;
-      share[j + l] += hit * weight;
-      square[l] += share[j + l] * share[j + l];
-      count[l] += hit;
-      above[l] = high < above[l] ? high : above[l];
-      below[l] = low > below[l] ? low : below[l];
-    }
-  placed all;
-  for (index_t l = 0; l < lanes; ++l) {
-    all.count += count[l];
-    all.square += square[l];
-    all.above = std::min(all.above, above[l]);
-    all.below = std::max(all.below, below[l]);
-  }
-  return all;
-}
 
 /// Returns log Gamma(x), x > 0, to 1e-10 (Stirling's series).
 inline double log_gamma(double x) {
@@ -274,7 +237,7 @@ QKGEOM_INLINE std::vector<grip_sums> predicted_cases(const grip_plan& plan, cons
                                                      index_t d) {
   const auto& o = plan.options;
   const auto cases = std::ssize(document.cases), shells = std::ssize(o.lengths);
-  const index_t m = document.tokens - o.first, width = round_up(m, lanes), near = plan.near();
+  const index_t m = document.tokens - o.first, width = round_up(m, linalg::score_lanes), near = plan.near();
   const auto near_k = rotated_rows(k.data(), d, plan.own.data(), document.tokens);
   std::vector<float> far_k(shells * width * d), sinks;
   for (index_t i = 0; i < shells; ++i) {
@@ -304,7 +267,7 @@ QKGEOM_INLINE std::vector<grip_sums> predicted_cases(const grip_plan& plan, cons
       double ratio = 0;
       for (index_t c = 0; c < cases; ++c) {
         float* const v = far_scores.data() + (i * cases + c) * width;
-        std::fill(v + m, v + width, no_score);
+        std::fill(v + m, v + width, linalg::no_score);
         tails.emplace_back(v, m);
         ratio += tails.back().ratio / static_cast<double>(cases);
       }
@@ -330,7 +293,7 @@ QKGEOM_INLINE std::vector<grip_sums> predicted_cases(const grip_plan& plan, cons
             const double part = tail.beyond(s);
             gaps.add(weight, 0, false, next, {next ? part : 0, part, 1, tied ? 1.0 : 0.0});
           } else if (weight > 0) {
-            const auto p = place(v, width, s, static_cast<float>(weight), share.data());
+            const auto p = linalg::split_at(v, width, s, static_cast<float>(weight), share.data());
             const bool next = itself == p.below;
             const double part = !next ? 0 : p.count > 0 ? (p.above - s) / (p.above - p.below) : 1;
             gaps.add(weight, p.count, itself > s, next, {part, part, part, part});

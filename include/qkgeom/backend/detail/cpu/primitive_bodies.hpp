@@ -69,7 +69,9 @@ inline const kernel_set& kernels_here() {
                                    .symmetric_eigen = linalg::symmetric_eigen,
                                    .semidefinite_factor = linalg::semidefinite_factor,
                                    .quadratic_rows = linalg::quadratic_rows,
-                                   .row_products = linalg::row_products};
+                                   .row_products = linalg::row_products,
+                                   .split_at = linalg::split_at,
+                                   .excess_of = linalg::excess_of};
   return here;
 }
 

@@ -10,6 +10,7 @@
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 #include "qkgeom/linalg/products.hpp"
+#include "qkgeom/linalg/scores.hpp"
 #include "qkgeom/linalg/symmetric.hpp"
 
 namespace qkgeom::cpu {
@@ -37,6 +38,8 @@ struct kernel_set {
   semidefinite_root (*semidefinite_factor)(const std::vector<double>& matrix, index_t d);
   std::vector<double> (*quadratic_rows)(const std::vector<double>& m, const std::vector<double>& v, std::size_t d);
   void (*row_products)(const float* a, index_t n, const float* b, index_t m, index_t d, float* out);
+  linalg::split_scores (*split_at)(const float* scores, index_t n, float threshold, float weight, float* share);
+  linalg::score_excess (*excess_of)(const float* scores, index_t n);
 };
 
 /// Returns the kernels that run here: those compiled with this unit or, in a build that holds several sets, the set
