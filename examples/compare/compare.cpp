@@ -6,8 +6,10 @@
 #include "examples/common/figures/head_figures.hpp"
 #include "examples/common/labels.hpp"
 #include "examples/common/numbers/learned.hpp"
+#include "examples/compare/heads.hpp"
 #include "examples/compare/models.hpp"
 #include "qkgeom/core/error.hpp"
+#include "qkgeom/io/capture_set.hpp"
 
 namespace {
 
@@ -30,6 +32,8 @@ int main(int argc, char** argv) {
   std::vector<double> bins;
   std::filesystem::path scores;
   model_choices choices;
+  bool by_head = false;
+  qkgeom::index_t context = 0;
   qkgeom::analysis_options options{.geometry_blocks = 20};
   command_line app{"Several models side by side: models.csv, positions.csv, differences.csv and more, with figures"};
   add_arguments(app, a);
@@ -53,6 +57,13 @@ int main(int argc, char** argv) {
       .list();
   app.add_option("--scores", scores,
                  "CSV file with the column model and a column for each benchmark: what of the models goes with it");
+  app.add_flag("--heads", by_head,
+               "Which heads differ: head_differences.csv, changed_heads.json; with grip and reach where the captures "
+               "hold the keys of every token");
+  app.add_option("--context", context,
+                 "Compares the heads in a longer context too, predicted from the captures, tokens")
+      .positive()
+      .needs(app.get_option("--heads"));
   add_blocks_argument(app, options.geometry_blocks);
   return run_main(argc, argv, app, a, [&] {
     const auto labels = capture_labels(a.captures, names, "model");
@@ -69,17 +80,26 @@ int main(int argc, char** argv) {
     choices.seed = a.seed;
     output_folder folder(a.out, a.figures);
     std::vector<compared_model> models;
+    std::vector<std::pair<qkgeom::capture_set, std::string>> sources;
     for (std::size_t i = 0; i < a.captures.size(); ++i) {
       auto one = a;
       one.captures = {a.captures[i]};
       const auto found = analyse_capture(one, options);
+      if (by_head) sources.emplace_back(*found.source, labels[i]);
       models.push_back(compare_by_capture(found, labels[i], families.empty() ? family_of(found) : families[i], bins));
       draw(profile_figure(found.report), folder.figure("profile_of_" + file_name_of(labels[i])));
       draw(mean_heatmap(found.report), folder.figure("heatmap_of_" + file_name_of(labels[i])));
     }
+    std::vector<head_comparison> changes;
+    for (const auto& [i, j] : choices.pairs)
+      if (by_head)
+        changes.push_back(
+            compare_heads(a, options, context, sources[i], sources[j], same_documents(models[i], models[j])));
     write_models(folder, models, choices);
+    if (by_head) write_head_changes(folder, changes);
     printer out;
     print_models(out, models, choices);
+    print_head_changes(out, changes);
     folder.print(out);
   });
 }

@@ -33,7 +33,7 @@ grep -q '^By the length of the context' "$work/stdout" || bad "heads prints noth
 run heads "$work/statistics" --out "$work/softmax"
 grep -q '^What the softmax sees' "$work/stdout" && grep -q '^Loss of the next token' "$work/stdout" || bad "heads prints no softmax, or no loss"
 printf 'model,score\nstage1-step-40,1\nstage1-step-250,3\nstatistics,2\n' >"$work/scores.csv"
-run compare "$capture" "$work/stage1-step-250" "$work/statistics" "$work/untrained" --scores "$work/scores.csv" --out "$work/models"
+run compare "$capture" "$work/stage1-step-250" "$work/statistics" "$work/untrained" --scores "$work/scores.csv" --heads --out "$work/models"
 run capture --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 3 --max-length 64 --pre-rope \
   --softmax --out "$work/before"
 run export triattention "$work/before" --out "$work/planes"

@@ -68,6 +68,24 @@ TEST(interval, factors_are_those_of_tables) {
   EXPECT_EQ(interval_factor(4, 0), std::numeric_limits<double>::infinity());
 }
 
+TEST(interval, probability_of_a_difference_is_students) {
+  for (const double freedom : {1.0, 4.0, 31.0})
+    for (const double miss : {0.05, 0.5, 0.001})
+      EXPECT_NEAR(two_sided_p(-2 * interval_factor(freedom, miss), 2, freedom), miss, 1e-9);
+  EXPECT_EQ(two_sided_p(0, 0, 4), 1);
+  EXPECT_EQ(two_sided_p(1, 0, 4), 0);
+  EXPECT_TRUE(std::isnan(two_sided_p(1, 1, 0)));
+}
+
+TEST(interval, false_discovery_rates_are_benjamini_and_hochbergs) {
+  const auto rate = false_discovery_rates({0.03, none, 0.001, 0.04, 0.9});
+  EXPECT_NEAR(rate[0], 4 * 0.04 / 3, 1e-12);  // no larger than that of the next p
+  EXPECT_TRUE(std::isnan(rate[1]));
+  EXPECT_NEAR(rate[2], 0.004, 1e-12);
+  EXPECT_NEAR(rate[3], 4 * 0.04 / 3, 1e-12);
+  EXPECT_NEAR(rate[4], 0.9, 1e-12);
+}
+
 TEST(interval, of_too_few_documents_there_is_none) {
   EXPECT_TRUE(std::isnan(interval_factor(0)));
   EXPECT_TRUE(std::isnan(half_width(estimate{1})));

@@ -45,6 +45,7 @@ struct grip_value {
   double with_tail = 0;                    ///< the value if a tail is fitted where no far key scores higher
   double least = 0, most = 0;              ///< the values if all or none of that tail were above the needles
   double chance = 0;                       ///< the value on exchangeable keys
+  std::vector<double> without;             ///< the value without each document; NaN: that changes nothing
 };
 
 /// Share of matched needles that stand in [from, to) tokens before the query and are among the `reach_top` highest
@@ -60,6 +61,7 @@ struct head_grip {
   /// Distance at which the kept share falls below a half, in tokens, linear in its logarithm between the middles of the
   /// `distances`; 0 if the nearest share is below, the last edge if none is.
   estimate reach;
+  std::vector<double> reach_without;
 
   const grip_value& at(needle_kind kind, index_t length, index_t top) const {
     for (const auto& g : grip)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <vector>
+
 #include "qkgeom/core/config.hpp"
 
 namespace qkgeom {
@@ -15,6 +17,14 @@ template <class Estimate>
 double half_width(const Estimate& e, double miss = 0.05) {
   return interval_factor(e.freedom, miss) * e.error;
 }
+
+/// Returns the probability of a value at least as far from 0, to either side, if the truth is 0: Student's t with the
+/// error's degrees of freedom. NaN without an error.
+QKGEOM_INLINE double two_sided_p(double value, double error, double freedom);
+
+/// Adjusts p of many tests (NaN: none) so that among those below q at most the share q is false on average (Benjamini
+/// and Hochberg 1995).
+QKGEOM_INLINE std::vector<double> false_discovery_rates(const std::vector<double>& p);
 
 }  // namespace qkgeom
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 namespace qkgeom {
@@ -44,19 +45,25 @@ inline estimate independent_difference(const estimate& a, const estimate& b) {
   return {a.value - b.value, std::sqrt(x + y), x + y > 0 ? freedom : std::fmin(a.freedom, b.freedom)};
 }
 
-/// Returns the ratio of the sums of `sum` and `weight` over documents, both (documents), with its jackknife error over
-/// documents of weight above 0; NaN without weight.
-inline estimate ratio_of_sums(const std::vector<double>& sum, const std::vector<double>& weight) {
+/// Returns the ratio of the sums of `sum` and `weight` over documents, both (documents), without each of them; NaN
+/// for a document of no weight, and without weight.
+inline std::vector<double> ratios_without(const std::vector<double>& sum, const std::vector<double>& weight) {
   double all = 0, total = 0;
   for (std::size_t e = 0; e < sum.size(); ++e) {
     all += sum[e];
     total += weight[e];
   }
-  if (!(total > 0)) return {};
   std::vector<double> without;
   for (std::size_t e = 0; e < sum.size(); ++e)
-    if (weight[e] > 0) without.push_back((all - sum[e]) / (total - weight[e]));
-  return jackknife(all / total, without);
+    without.push_back(weight[e] > 0 ? (all - sum[e]) / (total - weight[e]) : std::numeric_limits<double>::quiet_NaN());
+  return without;
+}
+
+/// Returns the ratio of these sums with its jackknife error over documents of weight above 0; NaN without weight.
+inline estimate ratio_of_sums(const std::vector<double>& sum, const std::vector<double>& weight) {
+  const double total = std::accumulate(weight.begin(), weight.end(), 0.0);
+  if (!(total > 0)) return {};
+  return jackknife(std::accumulate(sum.begin(), sum.end(), 0.0) / total, ratios_without(sum, weight));
 }
 
 }  // namespace qkgeom

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <numbers>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -400,18 +401,21 @@ inline double distance_at_half(const std::vector<double>& share, const std::vect
 
 QKGEOM_INLINE head_grip grip_of(const grip_plan& plan, const std::vector<grip_sums>& documents) {
   const auto& o = plan.options;
-  const auto of = [&](std::size_t slot, std::size_t way) {
-    std::vector<double> kept, n;
-    for (const auto& sums : documents) {
-      kept.push_back(sums[slot].kept[way]);
-      n.push_back(sums[slot].n);
-    }
-    return ratio_of_sums(kept, n);
+  // Sums over the cases of each document.
+  const auto kept = [&](std::size_t slot, std::size_t way) {
+    std::vector<double> x;
+    for (const auto& sums : documents) x.push_back(sums[slot].kept[way]);
+    return x;
   };
+  const auto number = [&](std::size_t slot) {
+    std::vector<double> x;
+    for (const auto& sums : documents) x.push_back(sums[slot].n);
+    return x;
+  };
+  const auto of = [&](std::size_t slot, std::size_t way) { return ratio_of_sums(kept(slot, way), number(slot)); };
   const auto cases = [&](std::size_t slot) {
-    double n = 0;
-    for (const auto& sums : documents) n += sums[slot].n;
-    return static_cast<index_t>(n);
+    const auto n = number(slot);
+    return static_cast<index_t>(std::accumulate(n.begin(), n.end(), 0.0));
   };
   head_grip head;
   for (const auto kind : all_needle_kinds)
@@ -424,6 +428,7 @@ QKGEOM_INLINE head_grip grip_of(const grip_plan& plan, const std::vector<grip_su
         g.length = o.lengths[i];
         g.cases = cases(slot);
         g.value = of(slot, far_gaps::counted);
+        g.without = ratios_without(kept(slot, far_gaps::counted), number(slot));
         g.with_tail = of(slot, far_gaps::fitted).value;
         g.value.error = std::hypot(g.value.error, g.with_tail - g.value.value);
         g.least = of(slot, far_gaps::full).value;
@@ -443,14 +448,12 @@ QKGEOM_INLINE head_grip grip_of(const grip_plan& plan, const std::vector<grip_su
     const auto slot = plan.first_bin() + b;
     head.kept.push_back({o.distances[b], o.distances[b + 1], cases(slot), of(slot, far_gaps::counted)});
     share.push_back(head.kept.back().value.value);
-    double n = 0, sum = 0;
-    for (const auto& e : documents) n += e[slot].n, sum += e[slot].kept[0];
+    const auto shares = ratios_without(kept(slot, far_gaps::counted), number(slot));
     for (std::size_t e = 0; e < documents.size(); ++e)
-      without[e].push_back((sum - documents[e][slot].kept[0]) / (n - documents[e][slot].n));
+      without[e].push_back(std::isnan(shares[e]) ? share.back() : shares[e]);
   }
-  std::vector<double> reach;
-  for (const auto& shares : without) reach.push_back(distance_at_half(shares, o.distances));
-  head.reach = jackknife(distance_at_half(share, o.distances), reach);
+  for (const auto& shares : without) head.reach_without.push_back(distance_at_half(shares, o.distances));
+  head.reach = jackknife(distance_at_half(share, o.distances), head.reach_without);
   return head;
 }
 

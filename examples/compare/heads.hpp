@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "examples/common/numbers/comparison.hpp"
+#include "examples/common/outputs.hpp"
+
+namespace qkgeom::examples {
+
+/// What makes up the difference of two models of unlike rotary embeddings: the other embedding on the same rows from
+/// before it, and the other rows. `total` is their sum.
+enum class change_part { total, frequencies, statistics };
+
+/// How a number of a head differs between two models.
+struct head_change {
+  head_place head;
+  std::string number;  ///< a column of heads.csv, or of grip_heads.csv
+  index_t context = 0;
+  change_part part = change_part::total;
+  double value = NAN, less_value = NAN;
+  head_estimate difference;
+  double p = NAN, rate = NAN;  ///< of the difference being 0; adjusted for the number of heads
+  head_class is{}, was{};
+};
+
+/// The heads of a model against those of another, `less`.
+struct head_comparison {
+  std::string model, less;
+  std::vector<head_change> changes;
+};
+
+/// Compares bias, AP, AP_drop and class of each head at the captured context, and at `context` as what_if predicts it
+/// (0: only as captured); grip and reach at both, if the captures hold the keys of every token. Differences over the
+/// same documents are `paired`. Rates are adjusted over the heads, for each number, context and part. Throws `error` if
+/// the captures have other heads or contexts.
+head_comparison compare_heads(const arguments& a, const analysis_options& options, index_t context,
+                              const std::pair<capture_set, std::string>& model,
+                              const std::pair<capture_set, std::string>& less, bool paired);
+
+/// Writes head_differences.csv, changed_heads.json and the figure head_differences.
+void write_head_changes(output_folder& out, const std::vector<head_comparison>& pairs);
+/// Prints how many heads changed, by number.
+void print_head_changes(printer& out, const std::vector<head_comparison>& pairs);
+
+}  // namespace qkgeom::examples
