@@ -31,7 +31,7 @@ double peak_memory() {
   return std::nan("");
 }
 
-void print(const capture_summary& s, const std::string& out, const std::string& products) {
+void print(const capture_summary& s, const std::string& out) {
   if (!s.note.empty()) fmt::print("note: {}\n", s.note);
   if (s.was_complete) {
     fmt::print("{} is already complete: {} rows in {} shards, {:.1f} MB\n", out, s.rows, s.shards,
@@ -43,7 +43,6 @@ void print(const capture_summary& s, const std::string& out, const std::string& 
       s.documents, s.tokens, s.seconds, static_cast<double>(s.tokens) / s.seconds, s.rows, s.shards,
       static_cast<double>(s.bytes) / 1e6, peak_memory() / 1e6);
   fmt::print("rotary embedding: {}\n", s.rope);
-  if (!products.empty()) fmt::print("products in {}, kernels for {}\n", products, cpu_context::kernels());
   if (s.loss_tokens > 0) fmt::print("loss {:.4f} nats per token over {:.0f} tokens\n", s.loss, s.loss_tokens);
   if (s.last_loss_tokens > 0)
     fmt::print("loss {:.4f} over the last fifth of the context, {:.0f} tokens\n", s.last_loss, s.last_loss_tokens);
@@ -100,6 +99,8 @@ int run(const capture_arguments& asked, process_group& group) {
   }
   cpu_context cpu{{.threads = asked.options.run.threads}};
   auto backend = cpu_backend(cpu);
+  backend.arithmetic =
+      fmt::format("products in {}, kernels for {}", products_of(asked.options.model.compute), cpu_context::kernels());
   if (asked.device.cuda) {
     const auto moments = backend.moments;
     backend = cuda_backend_for(asked);
@@ -115,8 +116,7 @@ int run(const capture_arguments& asked, process_group& group) {
               << "with --resume goes on from the shards that are whole\n";
   std::ostream silent(nullptr);
   const auto summary = run_capture(asked.options, group.rank() == 0 ? std::cerr : silent, backend, group);
-  if (group.rank() == 0)
-    print(summary, asked.options.run.out.string(), asked.device.cuda ? "" : products_of(asked.options.model.compute));
+  if (group.rank() == 0) print(summary, asked.options.run.out.string());
   return 0;
 }
 

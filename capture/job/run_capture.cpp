@@ -165,8 +165,10 @@ class ready_capture {
 
   /// Returns the state of the capture, which must be the same on all processes.
   std::string state() const { return complete_ ? "complete" : runner_->adopted(); }
-  void begin() {
-    if (runner_) runner_->begin();
+  void begin(const std::string& arithmetic, std::ostream& notes) {
+    if (!runner_) return;
+    runner_->begin();
+    if (!arithmetic.empty()) notes << "note: " << arithmetic << '\n';
   }
   capture_summary run(process_group& group) {
     capture_summary summary;
@@ -270,7 +272,7 @@ capture_summary run_capture(const capture_options& options, std::ostream& notes,
   std::unique_ptr<ready_capture> capture;
   group.begin([&] { capture = std::make_unique<ready_capture>(options, notes, backend, group); });
   group.agree(capture->state(), "model, documents, settings or unfinished capture");
-  group.begin([&] { capture->begin(); });
+  group.begin([&] { capture->begin(backend.arithmetic, notes); });
   return capture->run(group);
 }
 

@@ -92,7 +92,7 @@ std::string figures_html(const std::vector<page_figure>& figures, const fixed_sc
 report_content report_sections(const analysed& found, const report_settings& settings,
                                const forward_statistics& statistics) {
   page_printer result, summary;
-  print_target(result, found.report);
+  print_target(result, found.report, false);  // the first screen has it
   print_capture(summary, found);
   print_plasticity(summary, found.report);
   print_classes(summary, found.report, settings.thresholds);

@@ -133,9 +133,9 @@ std::string words_of(verdict v);
 /// One sentence: whether the mean AP_drop of all heads meets the target over `context_length` tokens, with its error.
 std::string target_statement(const estimate& drop, index_t context_length);
 
-/// Prints the verdict under the headline query model, and a table of AP_drop under all query models and the observed
-/// queries, RoPE and NoPE layers apart.
-void print_target(printer& out, const model_report& report);
+/// Prints the verdict under the headline query model, unless it is said elsewhere, and a table of AP_drop under all
+/// query models and the observed queries, RoPE and NoPE layers apart.
+void print_target(printer& out, const model_report& report, bool verdict_too);
 
 /// A model with its AP_drop and its benchmark score.
 struct scored_model {

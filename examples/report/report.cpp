@@ -122,7 +122,7 @@ int main(int argc, char** argv) {
     printer out;
     page_printer among;
     print_capture(out, found);
-    print_target(out, report);
+    print_target(out, report, true);
     place(among, out, folder, report, b, others_scored);
     write_notes(folder, found);
     write_heads(folder, found);

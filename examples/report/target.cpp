@@ -37,10 +37,10 @@ std::string target_statement(const estimate& drop, index_t context_length) {
   return words.begins + drops + ", and its 95 % interval " + words.lies + limit + ".";
 }
 
-void print_target(printer& out, const model_report& report) {
+void print_target(printer& out, const model_report& report, bool verdict_too) {
   if (report.heads.empty() || report.heads[0].profiles.empty()) return;
   out.heading("Target: AP_drop below " + fixed(drop_target, 2) + " over the context");
-  out.line("  " + target_statement(summarize_model(report)[0].drop, report.context_length));
+  if (verdict_too) out.line("  " + target_statement(summarize_model(report)[0].drop, report.context_length));
   std::string note = "  Mean over heads under the " + std::string(report.heads[0].profiles[0].covariance) +
                      " query model, standard error over documents.";
   if (report.context_length < target_context)

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <thread>
 
+#include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/safetensors.hpp"
 #include "tests/capture/forward/forward_fixture.hpp"
 #include "tests/capture/program_fixture.hpp"
@@ -169,6 +170,7 @@ TEST_F(capture_program, an_unfinished_capture_is_continued_only_with_resume_and_
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   ::kill(pid, SIGKILL);
   ASSERT_EQ(wait(pid), -SIGKILL) << log();
+  EXPECT_THAT(log(), HasSubstr(std::string("note: products in f32, kernels for ") + cpu_context::kernels() + "\n"));
   EXPECT_THAT(refused(capture_to("o")), HasSubstr("--resume continues it"));
   auto other = capture_to("o", true);
   other.insert(other.end(), {"--heads", "3"});
