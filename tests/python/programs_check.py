@@ -61,8 +61,8 @@ with tempfile.TemporaryDirectory() as scratch:
     for name, table in (("band_drops", bands.drops), ("planes", bands.planes), ("score_by_distance", bands.scores)):
         same_table(table, here / f"bands/{name}.csv")
     for name, options, own in (("expected-attention", [], {}), ("triattention", [], {}),
-                               ("duo", ["--sink", 4, "--recent", 16], dict(sink=4, recent=16))):
-        run("export", name, before, "--texts", "kjv", "--out", here / name, *options)
+                               ("rope-profiler", [], {}), ("duo", ["--sink", 4, "--recent", 16], dict(sink=4, recent=16))):
+        run("export", "--for", name, before, "--texts", "kjv", "--out", here / name, *options)
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             to = chosen.export(name, here / f"package-{name}", texts="kjv", **own)
