@@ -71,19 +71,20 @@ decoder_description read_ministral3(const json_value& config) {
   if (!dictionary) dictionary = json_value(ministral3_rope(), config.where() + ": rope_parameters");
   model.rope = read_rope_dictionary(config, dictionary, model.head_dim, model.context,
                                     {.theta = config.positive("rope_theta").value_or(1e4)});
-  const double beta = dictionary->number("llama_4_scaling_beta").value_or(0);
-  const auto original =
-      original_context_holder(config, *dictionary).integer("original_max_position_embeddings", 1, index_t{1} << 30);
-  if (beta != 0) model.growth = query_growth{beta, original.value_or(model.context)};
+  model.growth = read_growth(config, *dictionary, model.context);
   set_window(model, read_window(config, {}));
   return model;
 }
 
 decoder_description read_mistral3_text(const json_value& config) {
   const std::string type = config["model_type"].string();
-  require(type == "ministral3" || type == "mistral", config.where(), ": model_type '", printable(type),
-          "' is not supported inside mistral3; supported: ministral3, mistral");
-  decoder_description model = type == "ministral3" ? read_ministral3(config) : read_mistral(config);
+  require(type == "ministral3" || type == "mistral" || type == "mistral4", config.where(), ": model_type '",
+          printable(type), "' is not supported inside mistral3; supported: ministral3, mistral, mistral4");
+  require(type == "mistral4" || !config.find("kv_lora_rank"), config.where(),
+          ": the field kv_lora_rank does not belong to model_type ", type);
+  decoder_description model = type == "ministral3" ? read_ministral3(config)
+                              : type == "mistral4" ? read_mistral4(config)
+                                                   : read_mistral(config);
   model.tied = config.boolean("tie_word_embeddings").value_or(true);
   return model;
 }

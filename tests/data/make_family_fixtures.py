@@ -78,6 +78,8 @@ def families():
         "ministral3": (lambda: tf.Ministral3Config(**WIDE, rope_parameters=dict(GROWING)), tf.Ministral3ForCausalLM, None),
         "mistral3": (wrapped(tf.Mistral3Config, dict(WIDE, model_type="ministral3", rope_parameters=dict(GROWING)),
                              dict(VISION, model_type="pixtral", head_dim=8)), tf.Mistral3ForConditionalGeneration, None),
+        "mistral4": (lambda: tf.Mistral4Config(**LATENT, q_lora_rank=20, n_routed_experts=4, num_experts_per_tok=2,
+                                               rope_parameters=dict(GROWING)), tf.Mistral4ForCausalLM, None),
         "qwen2": (lambda: tf.Qwen2Config(**SHAPE, use_sliding_window=True, sliding_window=33, max_window_layers=1,
                                          tie_word_embeddings=True), tf.Qwen2ForCausalLM, None),
         "qwen3": (lambda: tf.Qwen3Config(**WIDE, attention_bias=True), tf.Qwen3ForCausalLM, None),
@@ -124,6 +126,9 @@ def families():
         "hunyuan-dense": (lambda: tf.HunYuanDenseV1Config(**WIDE, rope_parameters={
             "rope_type": "dynamic", "alpha": 50.0, "factor": 1.0, "rope_theta": 1e3}), tf.HunYuanDenseV1ForCausalLM, None),
         "exaone4": (lambda: tf.Exaone4Config(**WIDE, sliding_window=33, layer_types=MIXED), tf.Exaone4ForCausalLM, None),
+        "exaone4.5": (wrapped(tf.Exaone4_5_Config, dict(WIDE, model_type="exaone4", sliding_window=33, layer_types=MIXED),
+                              dict(hidden_size=16, intermediate_size=16, depth=1, num_heads=2, num_key_value_heads=2,
+                                   out_hidden_size=48, patch_size=14)), tf.Exaone4_5_ForConditionalGeneration, None),
         "cohere2": (lambda: tf.Cohere2Config(**SHAPE, sliding_window=33, layer_types=MIXED, logit_scale=0.25),
                     tf.Cohere2ForCausalLM, None),
         "phi3": (lambda: tf.Phi3Config(**phi, sliding_window=100, original_max_position_embeddings=64,
