@@ -138,7 +138,7 @@ decoder_description read_granite(const json_value& config) {
   return model;
 }
 
-/// Granite 4.0 without state spaces and experts: the feed-forward that all tokens take is that of `shared_mlp`.
+/// Reads Granite 4.0 without experts, whose feed-forward is named `shared_mlp`; layers may be state spaces.
 decoder_description read_granite_hybrid(const json_value& config) {
   nlohmann::json dense = config.raw();
   dense["intermediate_size"] = config.integer("shared_intermediate_size", 1, index_t{1} << 24).value_or(1024);
@@ -147,10 +147,11 @@ decoder_description read_granite_hybrid(const json_value& config) {
   require(config.integer("num_local_experts", 0, 65536).value_or(8) == 0, config.where(),
           ": num_local_experts is not 0: experts are not supported in this family");
   const auto* types = layer_list(config, "layer_types", model.layers.size());
+  require(types, config.where(), ": this family needs layer_types");
   for (std::size_t i = 0; i < model.layers.size(); ++i)
-    require(types && ((*types)[i] == "attention" || (*types)[i] == "full_attention"), config.where(), ": layer ", i,
-            " is ", types ? printable((*types)[i].dump()) : "a state space (there are no layer_types)",
-            ", but only attention is supported in this family");
+    model.layers[i].delta = (*types)[i] == "mamba" || (*types)[i] == "linear_attention";
+  if (std::any_of(model.layers.begin(), model.layers.end(), [](const auto& l) { return l.delta; }))
+    model.delta = read_state_space(config, model);
   const std::string embedding = config.string("position_embedding_type").value_or("nope");
   require(embedding == "rope" || embedding == "nope", config.where(), ": position_embedding_type '",
           printable(embedding), "' is not supported; supported: rope, nope");

@@ -294,7 +294,7 @@ with tempfile.TemporaryDirectory() as scratch:
                         "--include-windowed", "--max-length", str(length), "--dtype", "f32", "--rate", "24", "--bucket-size", "512",
                         "--out", here / name], check=True, capture_output=True)
         config = transformers.AutoConfig.from_pretrained(folder)
-        kind = transformers.AutoModelForCausalLM if config.get_text_config() is config else transformers.AutoModelForImageTextToText
+        kind = getattr(transformers, config.architectures[0])
         model = kind.from_pretrained(folder, dtype=torch.float32).eval()
         with torch.inference_mode(), qkgeom.capture(model, bucket_size=512, max_length=length, name=family) as cap:
             model(tokens[:, :length], use_cache=False)
