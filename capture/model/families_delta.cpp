@@ -183,9 +183,10 @@ decoder_description read_lfm3(const json_value& config) {
 
 delta_description read_state_space(const json_value& config, const decoder_description& model) {
   const auto number = [&](const char* field, index_t otherwise) {
-    return config.integer(field, 1, index_t{1} << 20).value_or(otherwise);
+    return config.integer(field, 1, 65536).value_or(otherwise);
   };
-  const index_t values = number("mamba_expand", 2) * model.hidden, heads = number("mamba_n_heads", 128);
+  const index_t values = config.integer("mamba_expand", 1, 64).value_or(2) * model.hidden,
+                heads = number("mamba_n_heads", 128);
   const index_t groups = number("mamba_n_groups", 1);
   require(values % heads == 0 && heads % groups == 0, config.where(), ": mamba_n_heads (", heads,
           ") must divide mamba_expand * hidden_size (", values, ") and be a multiple of mamba_n_groups (", groups, ")");
