@@ -3,19 +3,21 @@
 
 #include "capture/forward/kernels.hpp"
 
-/// Kernels of a gated delta net (Yang et al. 2024), see `delta_description`. A document's rows follow one another.
+/// Kernels of nets in place of attention, see `delta_description`. A document's rows follow one another.
 namespace qkgeom::device_kernels {
 
-/// Convolves each channel of queries, keys and values with the rows before, applies silu, scales queries and keys to
-/// length 1 and queries by 1 / sqrt(key_dim). Writes after them, per value head, the factor by which its state fades
-/// and its learning rate.
+/// Convolves each channel of queries, keys and values with the rows before and applies silu; a delta net scales queries
+/// and keys to length 1 and queries by 1 / sqrt(key_dim). Writes after them, per value head, the factor by which its
+/// state fades and its learning rate.
 template <class T>
 struct convolve_rows {
-  const T*
-      from;  ///< (rows, width): queries, keys, values, gates of values, learning, keeping; `kernel` - 1 rows before
+  /// (rows, width): queries, keys, values, gates of values, learning (of a delta net), keeping; `kernel` - 1 rows
+  /// before
+  const T* from;
   delta_description net;
   const float *weights, *keep_bias, *keep_log;  ///< (channels, kernel), (value heads), (value heads)
   float* to;                                    ///< (rows, net.state_width())
+  const float* bias = nullptr;                  ///< (channels) of the convolution; null: no bias
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
@@ -26,11 +28,22 @@ struct convolve_rows {
     float* const y = to + row * d.state_width();
     const float* const w = weights;
     for_columns(team, channels, [&](auto c) {
-      value sum{};
+      value sum = bias ? load(bias, c) : value{};
       for (index_t j = 0; j < kernel; ++j) sum += load(x - (kernel - 1 - j) * width, c) * load(w + j, c, kernel);
       sum = rounded<T>(sum);
       store(y, c, rounded<T>(sum * value_functions<value>::sigmoid(sum)));
     });
+    const T* const learning = x + channels + d.values();
+    const auto softplus = [](float u) { return u > 20.0f ? u : std::log1p(std::exp(u)); };
+    if (d.kind == net_kind::state_space) {
+      for (index_t h = team.rank(); h < heads; h += team.size()) {
+        const float soft = rounded<T>(softplus(rounded<T>(static_cast<float>(learning[h]) + keep_bias[h])));
+        const float step = rounded<T>(std::fmin(std::fmax(soft, d.least_step), d.most_step));
+        y[channels + h] = std::exp(-std::exp(keep_log[h]) * step);
+        y[channels + heads + h] = step;
+      }
+      return;
+    }
     team.sync();
     const auto lanes = team.lanes();
     for (index_t i = team.group(); i < 2 * d.key_heads; i += team.groups()) {
@@ -44,26 +57,25 @@ struct convolve_rows {
       const float scale = (i < d.key_heads ? 1.0f / std::sqrt(static_cast<float>(d.key_dim)) : 1.0f) / length;
       for_columns(lanes, d.key_dim, [&](auto c) { store(v, c, load(v, c) * scale); });
     }
-    const T* const learning = x + channels + d.values();
     for (index_t h = team.rank(); h < heads; h += team.size()) {
       const float learn = static_cast<float>(learning[h]),
                   keep = static_cast<float>(learning[heads + h]) + keep_bias[h];
-      const float soft = keep > 20.0f ? keep : std::log1p(std::exp(keep));
-      y[channels + h] = std::exp(-std::exp(keep_log[h]) * soft);
-      y[channels + heads + h] = rounded<T>(value_functions<float>::sigmoid(learn));
+      y[channels + h] = std::exp(-std::exp(keep_log[h]) * softplus(keep));
+      y[channels + heads + h] = d.most_learned * rounded<T>(value_functions<float>::sigmoid(learn));
     }
   }
 };
 
-/// Runs a value head over its rows in order: the state (key_dim, value_dim) fades, learns the value of the key, and
-/// answers the query.
+/// Runs a value head over its rows in order: the state (key_dim, value_dim) fades, learns the value of the key, in a
+/// delta net less what it knows of it, and answers the query.
 template <class T>
 struct delta_rule {
   const float* rows;  ///< (count, net.state_width()) from `convolve_rows`
   delta_description net;
   index_t count;
-  float* state;  ///< (value heads, key_dim, value_dim)
-  T* to;         ///< (count, value heads, value_dim)
+  float* state;                 ///< (value heads, key_dim, value_dim)
+  T* to;                        ///< (count, value heads, value_dim)
+  const float* skip = nullptr;  ///< (value heads) share of the value in the answer; null: 0
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t head) const {
@@ -71,6 +83,7 @@ struct delta_rule {
     const delta_description& d = net;
     const index_t channels = d.channels(), dim = d.key_dim, width = d.value_dim, row = d.state_width();
     const index_t group = head / (d.value_heads / d.key_heads);
+    const float known_share = d.kind == net_kind::delta ? 1.0f : 0.0f;
     float* const s = state + head * dim * width;
     for_columns(team, width, [&](auto c) {
       for (index_t t = 0; t < count; ++t) {
@@ -83,8 +96,9 @@ struct delta_rule {
           store(s + k * width, c, faded);
           known += faded * key[k];
         }
-        const value change = (load(x + 2 * d.key_heads * dim + head * width, c) - known) * learn;
-        value answer{};
+        const value taught = load(x + 2 * d.key_heads * dim + head * width, c);
+        const value change = (taught - known * known_share) * learn;
+        value answer = skip ? taught * skip[head] : value{};
         for (index_t k = 0; k < dim; ++k) {
           const value learned = load(s + k * width, c) + change * key[k];
           store(s + k * width, c, learned);
@@ -96,7 +110,8 @@ struct delta_rule {
   }
 };
 
-/// Norms the answers (rows, value heads, value_dim) head by head and multiplies them by silu of their gates.
+/// Norms the answers (rows, value heads, value_dim) head by head and multiplies them by silu of their gates; a state
+/// space multiplies first and norms the heads of a key head together.
 template <class T>
 struct gate_answers {
   const T* from;  ///< as `convolve_rows::from`
@@ -108,6 +123,21 @@ struct gate_answers {
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
     using value = typename Team::value;
     const auto lanes = team.lanes();
+    if (net.kind == net_kind::state_space) {
+      const index_t width = net.values() / net.key_heads;
+      for (index_t h = team.group(); h < net.key_heads; h += team.groups()) {
+        T* const y = answers + row * net.values() + h * width;
+        const T* const gate = from + row * net.width() + net.channels() + h * width;
+        normalise<T>(
+            lanes, {norm.w + h * width, nullptr, norm.kind, norm.eps}, width,
+            [=](auto c) {
+              const value g = load(gate, c);
+              return load(y, c) * (g * value_functions<value>::sigmoid(g));
+            },
+            [=](auto c, value v) { store(y, c, v); });
+      }
+      return;
+    }
     for (index_t h = team.group(); h < net.value_heads; h += team.groups()) {
       T* const y = answers + row * net.values() + h * net.value_dim;
       const T* const gate = from + row * net.width() + net.channels() + h * net.value_dim;
@@ -118,6 +148,32 @@ struct gate_answers {
             store(y, c, rounded<T>(v) * (g * value_functions<value>::sigmoid(g)));
           });
     }
+  }
+};
+
+/// Convolves the products of two rows over the last tokens and multiplies by a third (LFM).
+template <class T>
+struct convolve_products {
+  const T* from;  ///< (rows, 3 values): a first row, the one that multiplies last, a second; `kernel` - 1 rows before
+  delta_description net;
+  const float* weights;  ///< (values, kernel)
+  T* to;                 ///< (rows, values)
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t row) const {
+    using value = typename Team::value;
+    const index_t width = net.values(), kernel = net.kernel;
+    const T* const x = from + row * net.width();
+    const float* const w = weights;
+    T* const y = to + row * width;
+    for_columns(team, width, [=, all = net.width()](auto c) {
+      value sum{};
+      for (index_t j = 0; j < kernel; ++j) {
+        const T* const then = x - (kernel - 1 - j) * all;
+        sum += rounded<T>(load(then, c) * load(then + 2 * width, c)) * load(w + j, c, kernel);
+      }
+      store(y, c, load(x + width, c) * rounded<T>(sum));
+    });
   }
 };
 
@@ -163,7 +219,7 @@ struct take_gates {
   }
 };
 
-/// Multiplies x (rows, width) by gates.
+/// Multiplies x (rows, width) by gates (rows, width).
 template <class T>
 struct multiply_row {
   const T* gates;
@@ -175,6 +231,24 @@ struct multiply_row {
     const T* const g = gates + row * width;
     T* const y = x + row * width;
     for_columns(team, width, [=](auto c) { store(y, c, load(y, c) * load(g, c)); });
+  }
+};
+
+/// Multiplies each head of x (rows, heads, dim) by its gate (rows, heads).
+template <class T>
+struct multiply_heads {
+  const T* gates;
+  T* x;
+  index_t heads, dim;
+
+  template <class Team>
+  QKGEOM_HD void operator()(const Team& team, index_t row) const {
+    const auto lanes = team.lanes();
+    for (index_t h = team.group(); h < heads; h += team.groups()) {
+      T* const y = x + (row * heads + h) * dim;
+      const auto gate = static_cast<float>(gates[row * heads + h]);
+      for_columns(lanes, dim, [=](auto c) { store(y, c, load(y, c) * gate); });
+    }
   }
 };
 

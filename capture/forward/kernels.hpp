@@ -302,11 +302,13 @@ struct change_keys {
         own_keys[own + c] = key;
       }
       if (type < 0) continue;
-      for (index_t c = team.rank() * cache_block; c < from.dim; c += team.size() * cache_block) {
-        const index_t n = from.dim - c < cache_block ? from.dim - c : cache_block;
-        float x[cache_block];
+      const auto form = static_cast<cache_type>(type);
+      const index_t step = is_rotated(form) ? rotation_size(from.dim) : cache_block;
+      for (index_t c = team.rank() * step; c < from.dim; c += team.size() * step) {
+        const index_t n = from.dim - c < step ? from.dim - c : step;
+        float x[most_rotation];
         for (index_t i = 0; i < n; ++i) x[i] = static_cast<float>(from.k[old + c + i]);
-        round_as_cached(static_cast<cache_type>(type), x, n, x);
+        round_as_cached(form, x, n, x);
         for (index_t i = 0; i < n; ++i) own_keys[own + c + i] = to_element<T>(x[i]);
       }
     }

@@ -41,6 +41,10 @@ class layer_steps {
   index_t attended_width(const layer_description& layer) const {
     return layer.delta ? description_.delta->values() : query_width(layer);
   }
+  /// Returns the number of gates on a row of the attention's result.
+  index_t gate_width(const layer_description& layer) const {
+    return !description_.gated_output ? 0 : description_.gated_heads ? description_.query_heads : query_width(layer);
+  }
   tensor_view<const T, space> query_view(const chunk& c, const layer_description& layer) const {
     const index_t dim = description_.heads_of(layer).head_dim;
     return {c.q, c.rows, description_.query_heads, dim, query_width(layer), dim};
@@ -62,10 +66,9 @@ class layer_steps {
                workspace& w) {
     const decoder_description& d = description_;
     const index_t queries = query_width(layer), kept = queries + (only_qk ? 1 : 2) * d.heads_of(layer).key_width();
-    const bool gates = d.gated_output && !only_qk;
-    const index_t width = kept + (gates ? queries : 0);
+    const index_t gates = only_qk ? 0 : gate_width(layer), width = kept + gates;
     const T* x = states_of(c);
-    if (!d.names.attention_norm.empty()) {
+    if (!d.names_of(layer).attention_norm.empty()) {
       device_->rows(c.rows,
                     device_kernels::norm_rows<T>{x, w.normed.data(), d.hidden, norm_of(weights.attention_norm)});
       x = w.normed.data();
@@ -83,9 +86,9 @@ class layer_steps {
     linear(
         weights.qkv, d.qkv_bias, {c.rows, width, d.hidden, d.hidden}, x, w.wide.data(), w,
         [&]<class In>(In* wide, const float* bias) {
-          if (gates)
-            device_->rows(c.rows, device_kernels::take_gates<In, T>{wide, width, kept, queries, bias,
-                                                                    c.document->rows->side.data() + c.place * queries});
+          if (gates > 0)
+            device_->rows(c.rows, device_kernels::take_gates<In, T>{wide, width, kept, gates, bias,
+                                                                    c.document->rows->side.data() + c.place * gates});
           device_->rows(
               c.rows, device_kernels::finish_projection<In, T>{wide, width, kept, bias, values, before, q_norm, k_norm,
                                                                v_norm, rotates, rotation_of(c, layer, weights)});
@@ -130,7 +133,10 @@ class layer_steps {
       attend_chunks(call, keys, *layer.chunk);
     else
       attend(call, keys);
-    if (d.gated_output)
+    if (d.gated_heads)
+      device_->rows(c.rows, device_kernels::multiply_heads<T>{c.document->rows->side.data(), c.attended, d.query_heads,
+                                                              heads.head_dim});
+    else if (d.gated_output)
       device_->rows(c.rows,
                     device_kernels::multiply_row<T>{c.document->rows->side.data(), c.attended, query_width(layer)});
     if (changes.cleared.size() > 0)
@@ -140,8 +146,9 @@ class layer_steps {
   /// Computes the rest of a layer, from the output matrix of the attention on.
   void finish(const chunk& c, const layer_description& layer, const layer_type& weights, workspace& w) {
     const decoder_description& d = description_;
+    const weight_names& names = d.names_of(layer);
     T* const states = states_of(c);
-    const bool norms = !d.names.feed_forward_norm.empty(), parallel = d.parallel_residual;
+    const bool norms = !names.feed_forward_norm.empty(), parallel = d.parallel_residual;
     const bool apart = parallel && !d.adds_in_order;  // the attention's result waits for the feed-forward's
     const auto scale = static_cast<float>(d.residual_scale);
     const T* x = norms ? w.normed.data() : states;
@@ -161,7 +168,7 @@ class layer_steps {
              device_->rows(
                  c.rows,
                  device_kernels::finish_block<In, T>{
-                     wide, d.hidden, bias, norm_of(d.names.attention_out_norm, weights.attention_out_norm), nullptr,
+                     wide, d.hidden, bias, norm_of(names.attention_out_norm, weights.attention_out_norm), nullptr,
                      !apart, apart ? w.block.data() : states,
                      norms && !parallel ? norm_of(weights.feed_forward_norm) : device_kernels::norm_parameters{},
                      w.normed.data(), scale});
@@ -173,7 +180,7 @@ class layer_steps {
                                 wide,
                                 d.hidden,
                                 bias,
-                                norm_of(d.names.feed_forward_out_norm, weights.feed_forward_out_norm),
+                                norm_of(names.feed_forward_out_norm, weights.feed_forward_out_norm),
                                 also,
                                 true,
                                 states,
@@ -208,7 +215,8 @@ class layer_steps {
 
  private:
   static constexpr bool rounds = device_kernels::rounds_to_bf16<T>;
-  /// Runs a gated delta net on the rows that `project` left, into c.attended; chunks of a document come in order.
+  /// Runs a net in place of attention on the rows that `project` left, into c.attended; chunks of a document come in
+  /// order.
   void run_delta(const chunk& c, const layer_type& weights) {
     const decoder_description& d = description_;
     const delta_description& net = *d.delta;
@@ -219,16 +227,25 @@ class layer_steps {
       device_->rows(before, device_kernels::clear_row<T>{rows.side.data(), width});
       device_->rows(net.value_heads * net.key_dim, device_kernels::clear_row<float>{rows.state.data(), net.value_dim});
     }
-    device_->rows(c.rows, device_kernels::convolve_rows<T>{taken, net, weights.delta.convolution.data(),
-                                                           weights.delta.keep_bias.data(),
-                                                           weights.delta.keep_log.data(), rows.convolved.data()});
-    device_->rows(net.value_heads,
-                  device_kernels::delta_rule<T>{rows.convolved.data(), net, c.rows, rows.state.data(), c.attended});
-    device_->rows(c.rows, device_kernels::gate_answers<T>{
-                              taken,
-                              net,
-                              {weights.delta.norm.data(), nullptr, norm_kind::llama, static_cast<float>(d.norm_eps)},
-                              c.attended});
+    if (net.kind == net_kind::convolution) {
+      device_->rows(c.rows,
+                    device_kernels::convolve_products<T>{taken, net, weights.delta.convolution.data(), c.attended});
+    } else {
+      const bool skips = net.kind == net_kind::state_space;
+      device_->rows(c.rows, device_kernels::convolve_rows<T>{
+                                taken, net, weights.delta.convolution.data(), weights.delta.keep_bias.data(),
+                                weights.delta.keep_log.data(), rows.convolved.data(),
+                                net.convolution_bias ? weights.delta.bias.data() : nullptr});
+      device_->rows(net.value_heads,
+                    device_kernels::delta_rule<T>{rows.convolved.data(), net, c.rows, rows.state.data(), c.attended,
+                                                  skips ? weights.delta.skip.data() : nullptr});
+      device_->rows(c.rows, device_kernels::gate_answers<T>{
+                                taken,
+                                net,
+                                {weights.delta.norm.data(), nullptr, skips ? norm_kind::olmo : norm_kind::llama,
+                                 static_cast<float>(net.norm_eps.value_or(d.norm_eps))},
+                                c.attended});
+    }
     // Keeps the rows that the next chunk's convolution reaches back to.
     if (c.rows >= before)
       device_->rows(before, device_kernels::copy_row<T>{taken + (c.rows - before) * width, rows.side.data(), width});

@@ -53,14 +53,17 @@ class slice_list {
       return;
     }
     if (d.names.qkv.empty()) {
-      if (d.gated_output)
+      if (d.gated_output && !d.gated_heads)
         gated_queries(0, to, 0);
       else
         linear("self_attn.q_proj", q, d.hidden, d.qkv_bias, to, 0);
       linear("self_attn.k_proj", k, d.hidden, d.qkv_bias, to, q);
       if (!only_qk)
         linear(layer.values_of_keys ? "self_attn.k_proj" : "self_attn.v_proj", k, d.hidden, d.qkv_bias, to, q + k);
-      if (!only_qk && d.gated_output) gated_queries(1, to, q + 2 * k);
+      if (!only_qk && d.gated_heads)
+        linear("self_attn.gate_proj", d.query_heads, d.hidden, false, to, q + 2 * k);
+      else if (!only_qk && d.gated_output)
+        gated_queries(1, to, q + 2 * k);
       return;
     }
     for (index_t h = 0; h < d.query_heads; ++h)
@@ -106,28 +109,73 @@ class slice_list {
         part("in_proj_ba", 2 * n.value_heads, (2 * h + i) * group, group,
              n.channels() + n.values() + i * n.value_heads + h * group);
   }
+  /// Adds rows [first, first + count) of a convolution's matrix (rows, 1, kernel) from row `to_row` on.
+  void convolution(const std::string& name, index_t rows, index_t first, index_t count, delta_weights& to,
+                   index_t to_row) {
+    slices_.push_back(
+        {prefix_ + name, {rows, 1, model_.delta->kernel}, first, count, nullptr, &to.convolution, to_row});
+  }
+  /// Adds a state space, whose matrices hold gates, x, B, C and steps of time, in the order C, B, x, gates, steps.
+  void state_space(layer_weights& to) {
+    const delta_description& n = *model_.delta;
+    const index_t x = n.values(), keys = n.key_heads * n.key_dim;
+    struct part {
+      index_t first, count, row;  // of the input matrix
+    };
+    for (const part& p : {part{2 * x + keys, keys, 0},
+                          {2 * x, keys, keys},
+                          {x, x, 2 * keys},
+                          {0, x, n.channels()},
+                          {2 * x + 2 * keys, n.value_heads, n.channels() + x}}) {
+      slices_.push_back(
+          {prefix_ + "mamba.in_proj.weight", {n.width(), model_.hidden}, p.first, p.count, &to.qkv.w, nullptr, p.row});
+      if (p.row >= n.channels()) continue;
+      convolution("mamba.conv1d.weight", n.channels(), p.first - x, p.count, to.delta, p.row);
+      if (n.convolution_bias)
+        slices_.push_back(
+            {prefix_ + "mamba.conv1d.bias", {n.channels()}, p.first - x, p.count, nullptr, &to.delta.bias, p.row});
+    }
+    vector("mamba.dt_bias", n.value_heads, to.delta.keep_bias);
+    vector("mamba.A_log", n.value_heads, to.delta.keep_log);
+    vector("mamba.D", n.value_heads, to.delta.skip);
+    vector("mamba.norm.weight", x, to.delta.norm);
+    linear("mamba.out_proj", model_.hidden, x, false, to.output);
+  }
   void delta(layer_weights& to) {
     const delta_description& n = *model_.delta;
-    const std::string own = "linear_attn.";
+    if (n.kind == net_kind::state_space) return state_space(to);
+    if (n.kind == net_kind::convolution) {
+      linear("conv.in_proj", n.width(), model_.hidden, false, to.qkv);
+      convolution("conv.conv.weight", n.values(), 0, n.values(), to.delta, 0);
+      return linear("conv.out_proj", model_.hidden, n.values(), false, to.output);
+    }
+    const std::string own = "linear_attn.", norm = n.all_apart ? "o_norm" : "norm";
     if (n.by_key_head) {
       key_heads_of_delta(to.qkv);
+    } else if (n.all_apart) {
+      const index_t keys = n.key_heads * n.key_dim;
+      index_t row = 0;
+      for (const auto& [name, rows] : {std::pair{"q", keys},
+                                       {"k", keys},
+                                       {"v", n.values()},
+                                       {"g", n.values()},
+                                       {"b", n.value_heads},
+                                       {"a", n.value_heads}}) {
+        linear(own + name + "_proj", rows, model_.hidden, false, to.qkv, row);
+        if (row < n.channels()) convolution(own + name + "_conv1d.weight", rows, 0, rows, to.delta, row);
+        row += rows;
+      }
     } else {
       linear(own + "in_proj_qkv", n.channels(), model_.hidden, false, to.qkv);
       linear(own + "in_proj_z", n.values(), model_.hidden, false, to.qkv, n.channels());
       linear(own + "in_proj_b", n.value_heads, model_.hidden, false, to.qkv, n.channels() + n.values());
       linear(own + "in_proj_a", n.value_heads, model_.hidden, false, to.qkv, n.width() - n.value_heads);
     }
-    slices_.push_back({prefix_ + own + "conv1d.weight",
-                       {n.channels(), 1, n.kernel},
-                       0,
-                       n.channels(),
-                       nullptr,
-                       &to.delta.convolution,
-                       0});
+    if (!n.all_apart) convolution(own + "conv1d.weight", n.channels(), 0, n.channels(), to.delta, 0);
     vector(own + "dt_bias", n.value_heads, to.delta.keep_bias);
     vector(own + "A_log", n.value_heads, to.delta.keep_log);
-    vector(own + "norm.weight", n.value_dim, to.delta.norm);
-    linear(own + "out_proj", model_.hidden, n.values(), false, to.output);
+    vector(own + norm + ".weight", n.value_dim, to.delta.norm);
+    linear(own + (n.all_apart ? "o_proj" : "out_proj"), model_.hidden, n.values(), false, to.output);
   }
   void latent(latent_weights& to) {
     const decoder_description& d = model_;
@@ -145,9 +193,10 @@ class slice_list {
   }
   /// Adds a gated feed-forward whose names begin with `name`.
   void gated(const std::string& name, index_t width, bool bias, feed_forward_weights& to) {
-    linear(name + "gate_proj", width, model_.hidden, bias, to.up, 0);
-    linear(name + "up_proj", width, model_.hidden, bias, to.up, width);
-    linear(name + "down_proj", model_.hidden, width, bias, to.down);
+    const auto& [gate, up, down] = model_.names.gated_parts;
+    linear(name + gate, width, model_.hidden, bias, to.up, 0);
+    linear(name + up, width, model_.hidden, bias, to.up, width);
+    linear(name + down, model_.hidden, width, bias, to.down);
   }
   void feed_forward(feed_forward_weights& to) {
     const decoder_description& d = model_;
@@ -167,8 +216,9 @@ class slice_list {
 std::vector<tensor_slice> slices_of(const decoder_description& d, const std::string& prefix, index_t layer,
                                     bool only_qk, layer_weights& to) {
   const layer_description& l = d.layers[layer];
+  const weight_names& names = d.names_of(l);
   slice_list list(d, prefix + "layers." + std::to_string(layer) + ".");
-  list.norm(d.names.attention_norm, to.attention_norm);
+  list.norm(names.attention_norm, to.attention_norm);
   if (l.delta)
     list.delta(to);
   else if (d.latent)
@@ -191,9 +241,9 @@ std::vector<tensor_slice> slices_of(const decoder_description& d, const std::str
   if (d.value_norm) to.v_norm.assign(heads.head_dim, 1);
   if (d.layer_factor) list.vector("layer_scalar", 1, to.factor);
   if (!l.delta) list.linear(d.names.output, d.hidden, d.query_heads * d.value_dim(l), d.output_bias, to.output);
-  list.norm(d.names.attention_out_norm, to.attention_out_norm);
-  list.norm(d.names.feed_forward_norm, to.feed_forward_norm);
-  list.norm(d.names.feed_forward_out_norm, to.feed_forward_out_norm);
+  list.norm(names.attention_out_norm, to.attention_out_norm);
+  list.norm(names.feed_forward_norm, to.feed_forward_norm);
+  list.norm(names.feed_forward_out_norm, to.feed_forward_out_norm);
   if (!l.experts) {
     list.feed_forward(to.feed_forward);
     return list.take();
@@ -290,9 +340,10 @@ void read_layer(const decoder_description& model, const checkpoint& weights, con
     if (t.matrix) {
       read_matrix(weights, t.name, t.shape, t.first, t.count, how, pool, *t.matrix, t.first_row);
     } else {
-      const auto size = static_cast<std::size_t>((t.first_row + t.count) * checkpoint::row_size(t.shape));
+      const index_t row = checkpoint::row_size(t.shape);
+      const auto size = static_cast<std::size_t>((t.first_row + t.count) * row);
       if (t.vector->size() < size) t.vector->resize(size);
-      weights.read(t.name, t.shape, t.first, t.count, how.to_bf16 && !t.exact, t.vector->data() + t.first_row);
+      weights.read(t.name, t.shape, t.first, t.count, how.to_bf16 && !t.exact, t.vector->data() + t.first_row * row);
     }
   }
   for (const tensor_slice& t : slices) weights.forget(t.name);

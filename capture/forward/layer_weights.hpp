@@ -35,11 +35,13 @@ struct latent_weights {
   std::vector<float> query_norm, key_norm;
 };
 
-/// Weights of a gated delta net besides `output` and `qkv`, which holds all its projections of hidden states.
+/// Weights of a net in place of attention besides `output` and `qkv`, which holds all its projections of hidden states.
 struct delta_weights {
   std::vector<float> convolution;          ///< (channels, kernel)
+  std::vector<float> bias;                 ///< (channels), of a state space
   std::vector<float> keep_bias, keep_log;  ///< (value heads)
-  std::vector<float> norm;                 ///< (value_dim)
+  std::vector<float> skip;                 ///< (value heads), of a state space
+  std::vector<float> norm;                 ///< (value_dim), of a state space (values)
 };
 
 /// Weights of one layer; q, k and v are one matrix.

@@ -41,7 +41,7 @@ class device_layer {
   };
 
   struct delta_vectors {
-    buffer<float, typename Device::memory_type> convolution, keep_bias, keep_log, norm;
+    buffer<float, typename Device::memory_type> convolution, bias, keep_bias, keep_log, skip, norm;
   };
 
   explicit device_layer(Device& m)
@@ -52,7 +52,8 @@ class device_layer {
         qkv(make_map(m)),
         output(make_map(m)),
         latent{make_map(m), make_map(m), make_map(m), {m.weight_memory(), 0}, {m.weight_memory(), 0}},
-        delta{{m.weight_memory(), 0}, {m.weight_memory(), 0}, {m.weight_memory(), 0}, {m.weight_memory(), 0}},
+        delta{{m.weight_memory(), 0}, {m.weight_memory(), 0}, {m.weight_memory(), 0},
+              {m.weight_memory(), 0}, {m.weight_memory(), 0}, {m.weight_memory(), 0}},
         router(make_map(m)),
         shared_gate(make_map(m)),
         q_norm(m.weight_memory(), 0),
@@ -69,7 +70,9 @@ class device_layer {
     put(from.qkv, qkv);
     put(from.latent, latent);
     put(from.delta.convolution, delta.convolution);
+    put(from.delta.bias, delta.bias);
     put(from.delta.keep_bias, delta.keep_bias);
+    put(from.delta.skip, delta.skip);
     put(from.delta.keep_log, delta.keep_log);
     put(from.delta.norm, delta.norm);
     put(from.q_norm, q_norm);

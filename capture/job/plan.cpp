@@ -23,6 +23,18 @@ void require_same_heads(const decoder_description& model, const std::vector<inde
 
 }  // namespace
 
+/// Returns what a model has in place of attention, in the singular and the plural.
+std::pair<const char*, const char*> name_of_nets(const decoder_description& model) {
+  switch (model.delta ? model.delta->kind : net_kind::delta) {
+    case net_kind::state_space:
+      return {"a state space", "are state spaces"};
+    case net_kind::convolution:
+      return {"a convolution", "are convolutions"};
+    default:
+      return {"a gated delta net", "are gated delta nets"};
+  }
+}
+
 std::string left_out_text(const decoder_description& model, const selection_options& options) {
   if (!options.layers.empty()) return {};
   const index_t context = context_of(model, options);
@@ -41,7 +53,7 @@ std::string left_out_text(const decoder_description& model, const selection_opti
   std::string text;
   for (const auto& [layers, why] : {std::pair{&windowed, "have a sliding window (--include-windowed captures them)"},
                                     {&parted, "attend within chunks"},
-                                    {&nets, "are gated delta nets"},
+                                    {&nets, name_of_nets(model).second},
                                     {&images, "attend to images"}})
     if (!layers->empty())
       text += (text.empty() ? "" : "; ") + std::string("layers ") + ranges_text(*layers) + ", which " + why;
@@ -55,8 +67,8 @@ std::vector<index_t> choose_layers(const decoder_description& model, const selec
     require(l < model.n_layers(), "layer ", l, " was asked for, but the model has the layers 0 to ",
             model.n_layers() - 1);
     require(!model.layers[l].skipped, "layer ", l, " was asked for, but it attends to images alone");
-    require(!model.layers[l].delta, "layer ", l,
-            " was asked for, but it is a gated delta net, which has no queries and keys");
+    require(!model.layers[l].delta, "layer ", l, " was asked for, but it is ", name_of_nets(model).first,
+            ", which has no queries and keys");
     const index_t chunk = model.layers[l].chunk.value_or(0);
     require(!is_parted(model.layers[l], context), "layer ", l, " was asked for, but it attends within chunks of ",
             chunk, " tokens, which analyses do not know; --max-length ", chunk, " cuts documents there");

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -67,7 +69,8 @@ struct weight_names {
   std::string stacked_qkv{};  ///< not empty: q, k, v are one matrix, rows of all q, of all k, of all v
   std::string q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm";
   std::string output = "self_attn.o_proj";
-  std::string gated = "mlp.";                              ///< prefix of the names of `gated`'s three matrices
+  std::string gated = "mlp.";  ///< prefix of the names of `gated`'s three matrices
+  std::array<const char*, 3> gated_parts{"gate_proj", "up_proj", "down_proj"};
   std::string up = "mlp.up_proj", down = "mlp.down_proj";  ///< `fused_gated`: gate and up
 };
 
@@ -100,17 +103,34 @@ struct latent_description {
   static constexpr double eps = 1e-6;  ///< of the latent rows' norms
 };
 
-/// A gated delta net (Yang et al. 2024): each value head keeps a state (key_dim, value_dim) that fades and learns with
-/// each token; queries, keys and values are first convolved over the last tokens.
+/// What a layer has in place of attention.
+enum class net_kind {
+  delta,        ///< a gated delta net (Yang et al. 2024): the state learns by how far it was off
+  state_space,  ///< Mamba 2 (Dao and Gu 2024): the state learns each value whole, and the answer has a share of it
+  convolution   ///< LFM: a product of two rows is convolved over the last tokens and multiplied by a third row
+};
+
+/// A net in place of attention: each value head keeps a state (key_dim, value_dim) that fades and learns with each
+/// token; queries, keys and values are first convolved over the last tokens. A state space calls them C, B and x, and
+/// its heads of keys groups. A convolution has values of one head alone.
 struct delta_description {
   index_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
   index_t kernel = 4;        ///< tokens of the convolution, the current one included
   bool by_key_head = false;  ///< the input matrix is stored key head by key head,
   bool apart = false;        ///< only its rates and decays are; queries, keys, values and gates are apart
+  net_kind kind = net_kind::delta;
+  bool all_apart = false;         ///< queries, keys, values, gates, rates and decays are each stored apart
+  bool convolution_bias = false;  ///< of a state space
+  float most_learned = 1;         ///< factor of a delta net's rates
+  float least_step = 0, most_step = HUGE_VALF;  ///< bounds of a state space's rates
+  std::optional<double> norm_eps{};             ///< of the answers' norm; without a value: the model's
 
   QKGEOM_HD index_t values() const { return value_heads * value_dim; }
   QKGEOM_HD index_t channels() const { return 2 * key_heads * key_dim + values(); }  ///< channels of the convolution
-  QKGEOM_HD index_t width() const { return channels() + values() + 2 * value_heads; }
+  QKGEOM_HD index_t width() const {  ///< columns of the product that the net reads
+    return kind == net_kind::convolution ? 3 * values()
+                                         : channels() + values() + (kind == net_kind::delta ? 2 : 1) * value_heads;
+  }
   QKGEOM_HD index_t state_width() const { return channels() + 2 * value_heads; }
 };
 
@@ -145,11 +165,13 @@ struct decoder_description {
   std::optional<latent_description> latent{};
   std::optional<delta_description> delta{};
   bool gated_output = false;  ///< sigmoids multiply attention's result; q_proj holds a head's, after its query
+  bool gated_heads = false;   ///< of `gated_output`: one sigmoid per head, of a matrix of its own
   std::optional<experts_description> experts{};
   rope_description rope;
   std::optional<rope_description> local_rope{};
   std::vector<layer_description> layers;
   weight_names names{};
+  std::optional<weight_names> net_names{};  ///< of layers with `delta`; without a value: `names`
   std::string embedding = "embed_tokens", final_norm = "norm";
   std::vector<std::string> outputs{"lm_head.weight", "language_model.lm_head.weight"};  ///< full names
   std::vector<std::string> prefixes{"model."};  ///< of tensor names; the first with an embedding counts
@@ -163,6 +185,7 @@ struct decoder_description {
   }
   /// Returns whether a layer has queries and keys.
   bool attends(index_t l) const { return !layers[l].skipped && !layers[l].delta; }
+  const weight_names& names_of(const layer_description& l) const { return l.delta && net_names ? *net_names : names; }
   /// Returns whether a layer norms queries and keys after the rotation.
   bool norms_rotated(const layer_description& l) const {
     return qk == qk_norm::each_head_after_rotation || (qk == qk_norm::each_rotated_head && l.rope);

@@ -11,10 +11,11 @@ namespace qkgeom {
 
 /// Readers of the families, in families_*.cpp.
 family_reader read_llama, read_llama4_text, read_smollm3, read_mistral, read_ministral, read_ministral3,
-    read_mistral3_text, read_qwen2, read_qwen3, read_qwen3_moe, read_qwen3_5_text, read_qwen3_5_moe_text,
+    read_mistral3_text, read_mistral4, read_qwen2, read_qwen3, read_qwen3_moe, read_qwen3_5_text, read_qwen3_5_moe_text,
     read_qwen3_next, read_mllama_text, read_gemma3_text, read_gemma4_text, read_gemma4_unified_text, read_glm,
-    read_glm4, read_glm4_moe, read_olmo2, read_olmo3, read_granite, read_granite_hybrid, read_seed_oss, read_hunyuan,
-    read_exaone4, read_cohere2, read_phi3, read_gemma2, read_gpt_oss, read_deepseek_v3, read_gpt_neox;
+    read_glm4, read_glm4_moe, read_olmo2, read_olmo3, read_olmo_hybrid, read_lfm3, read_granite, read_granite_hybrid,
+    read_seed_oss, read_hunyuan, read_exaone4, read_cohere2, read_phi3, read_gemma2, read_gpt_oss, read_deepseek_v3,
+    read_gpt_neox;
 
 namespace {
 
@@ -38,7 +39,15 @@ const std::vector<decoder_family> families{
     {.model_type = "mistral", .read = read_mistral, .name = "Mistral, Ministral, Ministral 3, Mistral 3"},
     {.model_type = "ministral", .read = read_ministral},
     {.model_type = "ministral3", .read = read_ministral3},
-    {.model_type = "mistral3", .read = read_mistral3_text, .text_type = "mistral", .text_type_alone = false},
+    {.model_type = "mistral3",
+     .read = read_mistral3_text,
+     .text_type = "mistral",
+     .text_type_alone = false,
+     .fields = {"kv_lora_rank"}},
+    {.model_type = "mistral4",
+     .read = read_mistral4,
+     .name = "Mistral Small 4 (latent attention, experts)",
+     .fields = {"kv_lora_rank"}},
     {.model_type = "qwen2", .read = read_qwen2, .name = "Qwen 2, 2.5, 3"},
     {.model_type = "qwen3", .read = read_qwen3},
     {.model_type = "qwen3_moe", .read = read_qwen3_moe, .name = "Qwen 3 with experts"},
@@ -72,17 +81,26 @@ const std::vector<decoder_family> families{
     {.model_type = "glm4_moe", .read = read_glm4_moe, .name = "GLM 4.5 and 4.6 with experts"},
     {.model_type = "olmo2", .read = read_olmo2, .name = "OLMo 2, OLMo 3"},
     {.model_type = "olmo3", .read = read_olmo3},
+    {.model_type = "olmo_hybrid",
+     .read = read_olmo_hybrid,
+     .name = "OLMo Hybrid (delta nets between attention)",
+     .fields = {"linear_num_key_heads"}},
+    {.model_type = "lfm3",
+     .read = read_lfm3,
+     .name = "LFM3 (convolutions between attention)",
+     .fields = {"conv_L_cache"}},
     {.model_type = "phi3", .read = read_phi3, .name = "Phi 3, Phi 4 mini (longrope)"},
     {.model_type = "granite",
      .read = read_granite,
-     .name = "Granite 3 and 4 (dense)",
+     .name = "Granite 3 and 4 (dense, with and without state spaces)",
      .fields = {"attention_multiplier", "residual_multiplier", "embedding_multiplier"}},
     {.model_type = "granitemoehybrid",
      .read = read_granite_hybrid,
      .fields = {"attention_multiplier", "residual_multiplier", "embedding_multiplier"}},
     {.model_type = "seed_oss", .read = read_seed_oss, .name = "Seed-OSS"},
     {.model_type = "hunyuan_v1_dense", .read = read_hunyuan, .name = "HunYuan (dense)"},
-    {.model_type = "exaone4", .read = read_exaone4, .name = "EXAONE 4"},
+    {.model_type = "exaone4", .read = read_exaone4, .name = "EXAONE 4, EXAONE 4.5"},
+    {.model_type = "exaone4_5", .read = read_exaone4, .text_type = "exaone4", .text_type_alone = false},
     {.model_type = "cohere2", .read = read_cohere2, .name = "Command R7B and A (Cohere 2)"},
     {.model_type = "gpt_oss", .read = read_gpt_oss, .name = "GPT-OSS (sinks, experts in MXFP4)"},
     {.model_type = "deepseek_v3",
@@ -132,13 +150,17 @@ void check_layer_types(const json_value& config, const decoder_description& mode
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
     const auto& type = (*types)[i];
     const bool slides = model.layers[i].window || model.layers[i].local_rope;
-    const std::string kind = model.layers[i].delta   ? "linear"
-                             : model.layers[i].chunk ? "chunked"
-                             : slides                ? "sliding"
-                                                     : "full";
-    require(type == kind + "_attention" || (type == "attention" && model.model_type == "granitemoehybrid"),
-            config.where(), ": layer_types calls layer ", i, " ", printable(type.dump()), ", but a model_type ",
-            model.model_type, " with these fields has ", kind, " attention there");
+    const net_kind net = model.layers[i].delta ? model.delta->kind : net_kind::delta;
+    const std::string kind = net == net_kind::state_space   ? "mamba"
+                             : net == net_kind::convolution ? "conv"
+                             : model.layers[i].delta        ? "linear_attention"
+                             : model.layers[i].chunk        ? "chunked_attention"
+                             : slides                       ? "sliding_attention"
+                                                            : "full_attention";
+    const bool granite = model.model_type == "granitemoehybrid";  // transformers 5 has other words for its layers
+    require(type == kind || (granite && type == (kind == "mamba" ? "linear_attention" : "attention")), config.where(),
+            ": layer_types calls layer ", i, " ", printable(type.dump()), ", but a model_type ", model.model_type,
+            " with these fields has ", kind, " there");
   }
 }
 

@@ -138,6 +138,14 @@ void read_ropes_by_type(const json_value& config, decoder_description& model, do
   model.local_rope = read_rope_dictionary(config, sliding, model.head_dim, model.context, {.theta = sliding_theta});
 }
 
+std::optional<query_growth> read_growth(const json_value& config, const json_value& rope, index_t context) {
+  const double beta = rope.number("llama_4_scaling_beta").value_or(0);
+  if (beta == 0) return std::nullopt;
+  const auto original =
+      original_context_holder(config, rope).integer("original_max_position_embeddings", 1, index_t{1} << 30);
+  return query_growth{beta, original.value_or(context)};
+}
+
 std::optional<index_t> read_window(const json_value& config, std::optional<index_t> otherwise) {
   if (!config.raw().contains("sliding_window")) return otherwise;
   return config.integer("sliding_window", 1, index_t{1} << 30);

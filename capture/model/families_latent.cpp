@@ -39,19 +39,13 @@ double growth_of_scores(const json_value& config) {
   return m * m;
 }
 
-}  // namespace
-
-/// Reads DeepSeek V3, its successors and Kimi K2: latent attention, experts chosen within groups by corrected sigmoids
-/// beside a feed-forward of all tokens, after some layers without experts. Layers behind the last, which predict
-/// several tokens, are not read.
-decoder_description read_deepseek_v3(const json_value& config) {
+/// Reads a model with latent attention but for its experts.
+decoder_description read_latent_model(const json_value& config, const family_defaults& defaults) {
   const latent_description latent = read_latent(config);
   nlohmann::json plain = config.raw();
   plain["head_dim"] = latent.rotated;  // the channels that the rotary embedding counts
   plain.erase("num_key_value_heads");
-  decoder_description model = read_common(
-      json_value(plain, config.where()),
-      {.hidden = 7168, .feed_forward = 18432, .vocabulary = 129280, .query_heads = 128, .layers = 61, .context = 4096});
+  decoder_description model = read_common(json_value(plain, config.where()), defaults);
   const index_t key_heads = config.integer("num_key_value_heads", 1, 65536).value_or(model.query_heads);
   require(key_heads == model.query_heads, config.where(), ": num_key_value_heads (", key_heads,
           ") must be num_attention_heads (", model.query_heads, ") in latent attention");
@@ -60,7 +54,18 @@ decoder_description read_deepseek_v3(const json_value& config) {
   model.score_scale = growth_of_scores(config) / std::sqrt(static_cast<double>(model.head_dim));
   model.latent = latent;
   model.output_bias = latent.bias;
+  return model;
+}
 
+}  // namespace
+
+/// Reads DeepSeek V3, its successors and Kimi K2: latent attention, experts chosen within groups by corrected sigmoids
+/// beside a feed-forward of all tokens, after some layers without experts. Layers behind the last, which predict
+/// several tokens, are not read.
+decoder_description read_deepseek_v3(const json_value& config) {
+  decoder_description model = read_latent_model(
+      config,
+      {.hidden = 7168, .feed_forward = 18432, .vocabulary = 129280, .query_heads = 128, .layers = 61, .context = 4096});
   read_sigmoid_experts(config, model, {.count = 256, .chosen = 8, .width = 2048, .normalised = true, .scale = 2.5}, 3);
   experts_description& e = *model.experts;
   e.groups = config.integer("n_group", 1, 65536).value_or(8);
@@ -70,6 +75,33 @@ decoder_description read_deepseek_v3(const json_value& config) {
   require(e.chosen_groups <= e.groups && e.chosen <= e.count / e.groups * e.chosen_groups, config.where(),
           ": topk_group (", e.chosen_groups, ") of n_group (", e.groups, ") groups must hold the ", e.chosen,
           " experts of num_experts_per_tok");
+  return model;
+}
+
+/// Reads Mistral Small 4: queries grow with position, and a softmax chooses experts.
+decoder_description read_mistral4(const json_value& config) {
+  nlohmann::json whole = config.raw();
+  for (const auto& [field, usual] : {std::pair{"q_lora_rank", 1024}, {"kv_lora_rank", 256}, {"qk_nope_head_dim", 64}})
+    if (!whole.contains(field)) whole[field] = usual;
+  const auto rope = rope_dictionary(config);
+  require(rope.has_value(), config.where(), ": mistral4 needs rope_parameters");
+  for (const char* name : {"rope_scaling", "rope_parameters"})  // the share of a head that latent attention states
+    if (whole.contains(name) && whole[name].is_object()) whole[name].erase("partial_rotary_factor");
+  decoder_description model = read_latent_model(json_value(whole, config.where()), {.hidden = 4096,
+                                                                                    .feed_forward = 12288,
+                                                                                    .vocabulary = 131072,
+                                                                                    .query_heads = 32,
+                                                                                    .layers = 36,
+                                                                                    .context = 1048576});
+  const double share = static_cast<double>(model.latent->rotated) / static_cast<double>(model.head_dim);
+  require(std::abs(rope->number("partial_rotary_factor").value_or(share) - share) < 1e-9, config.where(),
+          ": partial_rotary_factor must be qk_rope_head_dim over the channels of a head (", share, ")");
+  model.growth = read_growth(config, *rope, model.context);
+  read_sigmoid_experts(config, model, {.count = 128, .chosen = 4, .width = 2048, .normalised = true}, 0);
+  model.experts->sigmoids = false;
+  require(model.experts->scale == 1, config.where(), ": routed_scaling_factor must be 1 in this family");
+  require(config.integer("n_group", 1, 65536).value_or(1) == 1, config.where(),
+          ": n_group must be 1; groups of experts are not supported in this family");
   return model;
 }
 

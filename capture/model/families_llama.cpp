@@ -71,19 +71,20 @@ decoder_description read_ministral3(const json_value& config) {
   if (!dictionary) dictionary = json_value(ministral3_rope(), config.where() + ": rope_parameters");
   model.rope = read_rope_dictionary(config, dictionary, model.head_dim, model.context,
                                     {.theta = config.positive("rope_theta").value_or(1e4)});
-  const double beta = dictionary->number("llama_4_scaling_beta").value_or(0);
-  const auto original =
-      original_context_holder(config, *dictionary).integer("original_max_position_embeddings", 1, index_t{1} << 30);
-  if (beta != 0) model.growth = query_growth{beta, original.value_or(model.context)};
+  model.growth = read_growth(config, *dictionary, model.context);
   set_window(model, read_window(config, {}));
   return model;
 }
 
 decoder_description read_mistral3_text(const json_value& config) {
   const std::string type = config["model_type"].string();
-  require(type == "ministral3" || type == "mistral", config.where(), ": model_type '", printable(type),
-          "' is not supported inside mistral3; supported: ministral3, mistral");
-  decoder_description model = type == "ministral3" ? read_ministral3(config) : read_mistral(config);
+  require(type == "ministral3" || type == "mistral" || type == "mistral4", config.where(), ": model_type '",
+          printable(type), "' is not supported inside mistral3; supported: ministral3, mistral, mistral4");
+  require(type == "mistral4" || !config.find("kv_lora_rank"), config.where(),
+          ": the field kv_lora_rank does not belong to model_type ", type);
+  decoder_description model = type == "ministral3" ? read_ministral3(config)
+                              : type == "mistral4" ? read_mistral4(config)
+                                                   : read_mistral(config);
   model.tied = config.boolean("tie_word_embeddings").value_or(true);
   return model;
 }
@@ -137,7 +138,7 @@ decoder_description read_granite(const json_value& config) {
   return model;
 }
 
-/// Granite 4.0 without state spaces and experts: the feed-forward that all tokens take is that of `shared_mlp`.
+/// Reads Granite 4.0 without experts, whose feed-forward is named `shared_mlp`; layers may be state spaces.
 decoder_description read_granite_hybrid(const json_value& config) {
   nlohmann::json dense = config.raw();
   dense["intermediate_size"] = config.integer("shared_intermediate_size", 1, index_t{1} << 24).value_or(1024);
@@ -146,10 +147,11 @@ decoder_description read_granite_hybrid(const json_value& config) {
   require(config.integer("num_local_experts", 0, 65536).value_or(8) == 0, config.where(),
           ": num_local_experts is not 0: experts are not supported in this family");
   const auto* types = layer_list(config, "layer_types", model.layers.size());
+  require(types, config.where(), ": this family needs layer_types");
   for (std::size_t i = 0; i < model.layers.size(); ++i)
-    require(types && ((*types)[i] == "attention" || (*types)[i] == "full_attention"), config.where(), ": layer ", i,
-            " is ", types ? printable((*types)[i].dump()) : "a state space (there are no layer_types)",
-            ", but only attention is supported in this family");
+    model.layers[i].delta = (*types)[i] == "mamba" || (*types)[i] == "linear_attention";
+  if (std::any_of(model.layers.begin(), model.layers.end(), [](const auto& l) { return l.delta; }))
+    model.delta = read_state_space(config, model);
   const std::string embedding = config.string("position_embedding_type").value_or("nope");
   require(embedding == "rope" || embedding == "nope", config.where(), ": position_embedding_type '",
           printable(embedding), "' is not supported; supported: rope, nope");

@@ -90,6 +90,18 @@ void read_rotating_layers(const json_value& config, decoder_description& model);
 /// Sets the layers with experts: each `decoder_sparse_step`-th, except those in `mlp_only_layers`.
 void set_sparse_layers(const json_value& config, decoder_description& model);
 
+/// Reads from the rotary parameters how queries grow with position; no value where they do not.
+std::optional<query_growth> read_growth(const json_value& config, const json_value& rope, index_t context);
+
+/// Reads Mistral Small 4, which Mistral 3 may hold as its text model.
+decoder_description read_mistral4(const json_value& config);
+
+/// Reads the state spaces of a model (Mamba 2), for which `model` gives the hidden size.
+delta_description read_state_space(const json_value& config, const decoder_description& model);
+
+/// Reads OLMo 2, whose norms and attention its successors share.
+decoder_description read_olmo2(const json_value& config);
+
 /// Returns Ministral 3's rotary parameters, for a config.json without them.
 const nlohmann::json& ministral3_rope();
 

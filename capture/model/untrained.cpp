@@ -40,6 +40,12 @@ bool is_drawn_vector(const std::string& name) {
   return name.ends_with("self_attn.sinks") || name.ends_with("mlp.router.bias");
 }
 
+/// Returns the offset whose softplus is a step of time between 0.001 and 0.1, uniform in its logarithm for uniform u.
+double offset_of(double u) {
+  const double step = 0.001 * std::pow(100.0, u);
+  return step + std::log(-std::expm1(-step));
+}
+
 }  // namespace
 
 untrained_weights::untrained_weights(const decoder_description& model, double deviation, std::uint64_t seed)
@@ -47,11 +53,16 @@ untrained_weights::untrained_weights(const decoder_description& model, double de
       output_(model.tied ? "" : model.outputs.at(0)),
       deviation_(deviation),
       seed_(seed),
-      norm_(model.norm == norm_kind::gemma ? 0.0f : 1.0f) {}
+      norm_(model.norm == norm_kind::gemma ? 0.0f : 1.0f),
+      draws_steps_(model.delta && model.delta->all_apart) {}
 
 void untrained_weights::read(const std::string& name, bool is_matrix, index_t first, index_t count, float* out) const {
-  const bool fading = name.ends_with("linear_attn.A_log");
-  if (!is_matrix && !fading && !is_drawn_vector(name)) {
+  if (name.ends_with("mamba.A_log")) {
+    for (index_t i = 0; i < count; ++i) out[i] = std::log(static_cast<float>(first + i + 1));
+    return;
+  }
+  const bool fading = name.ends_with("linear_attn.A_log"), steps = draws_steps_ && name.ends_with("dt_bias");
+  if (!is_matrix && !fading && !steps && !is_drawn_vector(name)) {
     const bool is_bias = name.ends_with("bias"),
                is_one = name.ends_with("dt_bias") || name.ends_with("linear_attn.norm.weight");
     std::fill(out, out + count, is_one ? 1.0f : is_bias ? 0.0f : norm_);
@@ -68,7 +79,8 @@ void untrained_weights::read(const std::string& name, bool is_matrix, index_t fi
     const auto x = normals(bits);
     for (index_t j = i % 4; j < 4 && i < first + count; ++j, ++i) {
       const auto at = static_cast<std::size_t>(j);
-      *out++ = static_cast<float>(fading ? std::log(0.01 + 15.99 * (bits[at] + 0.5) * 0x1p-32) : deviation_ * x[at]);
+      const double u = (bits[at] + 0.5) * 0x1p-32;
+      *out++ = static_cast<float>(fading ? std::log(0.01 + 15.99 * u) : steps ? offset_of(u) : deviation_ * x[at]);
     }
   }
 }

@@ -13,8 +13,8 @@ namespace qkgeom {
 
 /// Weights of a model before its training: matrices and embeddings are independent normal draws with mean 0 and one
 /// standard deviation, norms multiply by 1, biases are 0, as transformers initialises every family read here; sinks and
-/// biases of routers (GPT-OSS) are drawn too; a delta net fades by uniform draws (Qwen 3.5). Entry i of a tensor
-/// depends on the seed, the tensor's name and i alone.
+/// biases of routers (GPT-OSS) are drawn too; a delta net fades by uniform draws (Qwen 3.5), with offsets by draws in
+/// OLMo Hybrid. Entry i of a tensor depends on the seed, the tensor's name and i alone.
 class untrained_weights {
  public:
   /// Takes names of tensors and the form of norms from `model`; `deviation` is config.json's initializer_range.
@@ -33,7 +33,8 @@ class untrained_weights {
   std::string embedding_, output_;  // output_ is empty if the embedding is the output matrix
   double deviation_;
   std::uint64_t seed_;
-  float norm_;  // entries of norms as the checkpoint stores them
+  float norm_;        // entries of norms as the checkpoint stores them
+  bool draws_steps_;  ///< offsets of a delta net (OLMo Hybrid)
 };
 
 /// Reads initializer_range of config.json or of its text model; 0.02 without one, as in transformers. Throws `error`

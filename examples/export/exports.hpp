@@ -17,10 +17,10 @@ namespace qkgeom::examples {
 
 /// Settings of an export.
 struct export_arguments {
-  std::string format;                              ///< triattention, expected-attention or duo
-  std::string texts{};                             ///< what the documents are called in the file
-  index_t sink_tokens = 64;                        ///< duo: first tokens that every head keeps: 1, 4 or 64
-  index_t recent_tokens = 256;                     ///< duo: latest tokens that every head keeps, a power of 2
+  std::string texts{};          ///< what the documents are called in the file
+  index_t sink_tokens = 64;     ///< duo: first tokens that every head keeps: 1, 4 or 64
+  index_t recent_tokens = 256;  ///< duo: latest tokens that every head keeps, a power of 2
+  double least_turn = 2;  ///< rope-profiler: radians over the context from which a plane counts as of high frequency
   std::function<void(const std::string&)> note{};  ///< takes a sentence on the use of the file
 };
 
@@ -29,6 +29,24 @@ struct export_arguments {
 /// with errors over documents. Heads in NoPE layers are left out, as that reader turns every key. Throws `error` unless
 /// the rows are from before the rotary embedding, which must be one for all layers and turn the whole head.
 void export_triattention(output_folder& out, const arguments& a, const export_arguments& choice);
+
+/// tria.bin, version 2 of the calibration that ports of TriAttention to llama.cpp read (TRIA_FORMAT.md of
+/// triattention-ggml), little-endian: a header of 64 bytes (magic 0x54524941, version, layers, query heads, key heads,
+/// rotary channels, planes as u32; base of the rotary embedding and its attention factor as f32; zeros), a factor of
+/// each layer's budget as f32, and per layer and query head four arrays of f32 over planes: q_mean_real, q_mean_imag,
+/// q_abs_mean, mrl = |mean of z_j| / mean of |z_j|. A layer's factor is 2 - m over its mean, m being the mean mrl of
+/// each head's two planes with the longest queries, as that project's calibration has it. Also triattention.csv and
+/// origin.json. Throws `error` unless the rows are from before the rotary embedding, which must have one base, no
+/// scaling, and be in every captured layer, and each captured layer has all heads.
+void export_tria(output_folder& out, const arguments& a, const export_arguments& choice);
+
+/// rope_profiler.json, as rope-profiler's MonitorConfig.from_dict reads it: of the query heads with a rotary embedding
+/// the twentieth (rounded up) whose r_H varies most over documents. r_H is the norm of the score's coefficients
+/// |z_q| |z_k| in planes that turn by `least_turn` radians or more over the context, over their norm in all planes; a
+/// mean over the document's queries, each with one of the captured keys before it. Also rope_profiler.csv,
+/// with errors over documents, and origin.json. Throws `error` unless the rows are from before the rotary embedding and
+/// of two documents or more.
+void export_rope_profiler(output_folder& out, const arguments& a, const export_arguments& choice);
 
 /// config.json and model.safetensors, as kvpress' ExpectedAttentionStats.from_pretrained reads them: query_mean
 /// (layers, heads, d) and query_cov (layers, heads, d, d; n - 1) of queries from before the rotary embedding. Throws
@@ -41,6 +59,17 @@ void export_expected_attention(output_folder& out, const arguments& a, const exp
 /// documents. Throws `error` unless the captures were made with --softmax, hold every head, and have query buckets
 /// beyond both stretches.
 void export_duo(output_folder& out, const arguments& a, const export_arguments& choice);
+
+/// A kind of file, by its name in command lines.
+struct export_format {
+  const char* name;
+  void (*write)(output_folder&, const arguments&, const export_arguments&);
+};
+inline constexpr export_format export_formats[]{{"triattention", export_triattention},
+                                                {"tria", export_tria},
+                                                {"expected-attention", export_expected_attention},
+                                                {"duo", export_duo},
+                                                {"rope-profiler", export_rope_profiler}};
 
 /// A value that `write_torch` pickles: what Python's bool, int, float, str, list, dict and torch.Tensor (f32, one
 /// dimension) hold.
@@ -65,6 +94,13 @@ inline std::vector<std::pair<std::string, std::string>> provenance_of(const capt
     if (const auto at = m.extra.find(field); at != m.extra.end() && at->is_string())
       facts.emplace_back(name, at->get<std::string>());
   return facts;
+}
+
+/// Writes origin.json: `provenance_of` and the documents' name, for files without a place for them.
+inline void write_origin(output_folder& out, const capture_set& source, const export_arguments& choice) {
+  json facts{{"documents", choice.texts}};
+  for (const auto& [name, fact] : provenance_of(source)) facts[name] = fact;
+  write_text(out.table("origin.json"), facts.dump(2) + "\n");
 }
 
 /// Throws `error` unless the rows are from before the rotary embedding.

@@ -6,9 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "qkgeom/io/safetensors.hpp"
@@ -35,7 +39,7 @@ TEST(cache_types, give_back_what_the_reference_gives_back) {
   const auto keys = fixture("keys");
   int types = 0;
   for (const auto& t : cache_types) {
-    if (t.type == cache_type::f32 || t.type == cache_type::iq4_nl) continue;
+    if (t.type == cache_type::f32 || t.type == cache_type::iq4_nl || is_rotated(t.type)) continue;
     const auto want = fixture(std::string(t.name) + ".values");
     auto found = rounded(t.type, keys);
     ASSERT_EQ(found.size(), want.size());
@@ -84,6 +88,47 @@ TEST(cache_types, move_values_by_half_a_step_at_most_and_grids_not_at_all) {
   }
 }
 
+/// A key with an outlier loses less once a Hadamard matrix has spread it; scores are those of rotated queries.
+TEST(cache_types, rotated_types_round_what_a_hadamard_matrix_gives) {
+  constexpr index_t dim = 192, size = 64;
+  std::vector<float> key(dim), query(dim);
+  for (std::size_t i = 0; i < dim; ++i) {
+    key[i] = std::sin(static_cast<float>(7 * i)) + (i == 5 ? 30.0f : 0.0f);
+    query[i] = std::cos(static_cast<float>(11 * i));
+  }
+  // Sylvester's matrix: entry (i, j) is -1 if i and j have an odd number of ones in common.
+  const auto rotated_of = [&](const std::vector<float>& x) {
+    std::vector<float> y(dim);
+    for (index_t b = 0; b < dim; b += size)
+      for (index_t i = 0; i < size; ++i) {
+        double sum = 0;
+        for (index_t j = 0; j < size; ++j)
+          sum += (std::popcount(static_cast<std::uint64_t>(i & j)) % 2 ? -1.0 : 1.0) * static_cast<double>(x[b + j]);
+        y[b + i] = static_cast<float>(sum / 8);
+      }
+    return y;
+  };
+  const auto product = [](const std::vector<float>& x, const std::vector<float>& y) {
+    return std::inner_product(x.begin(), x.end(), y.begin(), 0.0);
+  };
+  const auto error = [&](cache_type t) {
+    double sum = 0;
+    const auto y = rounded(t, key);
+    for (std::size_t i = 0; i < dim; ++i) sum += std::pow(static_cast<double>(y[i] - key[i]), 2);
+    return sum;
+  };
+  for (const auto& [plain, turned] : {std::pair{cache_type::q8_0, cache_type::q8_0_rotated},
+                                      {cache_type::q5_1, cache_type::q5_1_rotated},
+                                      {cache_type::q5_0, cache_type::q5_0_rotated},
+                                      {cache_type::q4_1, cache_type::q4_1_rotated},
+                                      {cache_type::q4_0, cache_type::q4_0_rotated},
+                                      {cache_type::iq4_nl, cache_type::iq4_nl_rotated}}) {
+    const double stored = product(rotated_of(query), rounded(plain, rotated_of(key)));
+    EXPECT_NEAR(product(query, rounded(turned, key)), stored, 2e-4 * std::abs(stored)) << name_of(turned);
+    EXPECT_LT(error(turned), 0.7 * error(plain)) << name_of(turned);
+  }
+}
+
 TEST(cache_types, have_names_and_refuse_others) {
   for (const auto& t : cache_types) {
     EXPECT_EQ(parse_cache_type(t.name), t.type);
@@ -94,6 +139,9 @@ TEST(cache_types, have_names_and_refuse_others) {
   EXPECT_NO_THROW(require_blocks(cache_type::f16, 20));
   EXPECT_NO_THROW(require_blocks(cache_type::q4_0, 96));
   EXPECT_QKGEOM_ERROR("keys of 80 values cannot be stored as q4_0", require_blocks(cache_type::q4_0, 80));
+  EXPECT_NO_THROW(require_blocks(cache_type::q4_0_rotated, 192));
+  for (const index_t dim : {96, 512})
+    EXPECT_QKGEOM_ERROR("a power of 2 from 64 to 256 must divide them", require_blocks(cache_type::q4_0_rotated, dim));
 }
 
 }  // namespace

@@ -51,6 +51,10 @@ GEMMA4 = dict(WIDE, num_hidden_layers=4, sliding_window=32, global_head_dim=24, 
 # Attention alone, and a feed-forward of all tokens without experts.
 GRANITE4 = dict(SHAPE, layer_types=["attention"] * 3, num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=72,
                 mamba_n_heads=4, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.2, logits_scaling=2.5)
+LFM3 = dict(WIDE, num_hidden_layers=4, layer_types=["conv", "sliding_attention", "full_attention", "conv"], sliding_window=33,
+            conv_L_cache=5, rope_parameters={
+                "sliding_attention": {"rope_type": "default", "rope_theta": 1e3},
+                "full_attention": {"rope_type": "proportional", "rope_theta": 1e4, "partial_rotary_factor": 0.5}})
 VISION = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=28,
               patch_size=14)
 
@@ -78,6 +82,8 @@ def families():
         "ministral3": (lambda: tf.Ministral3Config(**WIDE, rope_parameters=dict(GROWING)), tf.Ministral3ForCausalLM, None),
         "mistral3": (wrapped(tf.Mistral3Config, dict(WIDE, model_type="ministral3", rope_parameters=dict(GROWING)),
                              dict(VISION, model_type="pixtral", head_dim=8)), tf.Mistral3ForConditionalGeneration, None),
+        "mistral4": (lambda: tf.Mistral4Config(**LATENT, q_lora_rank=20, n_routed_experts=4, num_experts_per_tok=2,
+                                               rope_parameters=dict(GROWING)), tf.Mistral4ForCausalLM, None),
         "qwen2": (lambda: tf.Qwen2Config(**SHAPE, use_sliding_window=True, sliding_window=33, max_window_layers=1,
                                          tie_word_embeddings=True), tf.Qwen2ForCausalLM, None),
         "qwen3": (lambda: tf.Qwen3Config(**WIDE, attention_bias=True), tf.Qwen3ForCausalLM, None),
@@ -112,6 +118,12 @@ def families():
         "olmo3": (lambda: tf.Olmo3Config(**SHAPE, sliding_window=33, layer_types=MIXED, rope_parameters={
             "full_attention": dict(YARN), "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}),
                   tf.Olmo3ForCausalLM, None),
+        "olmo-hybrid": (lambda: tf.OlmoHybridConfig(**dict(SHAPE, num_hidden_layers=4), linear_num_key_heads=3, linear_num_value_heads=3,
+                                                    linear_key_head_dim=12, linear_value_head_dim=12,
+                                                    layer_types=["linear_attention", "full_attention"] * 2,
+                                                    rope_parameters={"rope_type": "default", "rope_theta": 1e4}),
+                        tf.OlmoHybridForCausalLM, None),
+        "lfm3": (lambda: tf.Lfm3Config(**LFM3), tf.Lfm3ForCausalLM, None),
         "granite": (lambda: tf.GraniteConfig(**SHAPE, embedding_multiplier=3.0, residual_multiplier=0.4,
                                              attention_multiplier=0.2, logits_scaling=2.5, attention_bias=True,
                                              mlp_bias=True), tf.GraniteForCausalLM, None),
@@ -119,11 +131,17 @@ def families():
                            tf.GraniteMoeHybridForCausalLM, None),
         "granite-hybrid-nope": (lambda: tf.GraniteMoeHybridConfig(**dict(GRANITE4, num_hidden_layers=2, layer_types=["attention"] * 2)),
                                 tf.GraniteMoeHybridForCausalLM, None),
+        "granite-hybrid-spaces": (lambda: tf.GraniteMoeHybridConfig(**dict(
+            GRANITE4, layer_types=["mamba", "attention", "mamba"], mamba_d_state=12, mamba_d_head=16, mamba_n_heads=6, mamba_n_groups=2,
+            mamba_expand=2, mamba_d_conv=3, mamba_chunk_size=64, time_step_limit=(0.3, 1.5))), tf.GraniteMoeHybridForCausalLM, None),
         "seed-oss": (lambda: tf.SeedOssConfig(**WIDE, attention_bias=True, attention_out_bias=False),
                      tf.SeedOssForCausalLM, None),
         "hunyuan-dense": (lambda: tf.HunYuanDenseV1Config(**WIDE, rope_parameters={
             "rope_type": "dynamic", "alpha": 50.0, "factor": 1.0, "rope_theta": 1e3}), tf.HunYuanDenseV1ForCausalLM, None),
         "exaone4": (lambda: tf.Exaone4Config(**WIDE, sliding_window=33, layer_types=MIXED), tf.Exaone4ForCausalLM, None),
+        "exaone4.5": (wrapped(tf.Exaone4_5_Config, dict(WIDE, model_type="exaone4", sliding_window=33, layer_types=MIXED),
+                              dict(hidden_size=16, intermediate_size=16, depth=1, num_heads=2, num_key_value_heads=2,
+                                   out_hidden_size=48, patch_size=14)), tf.Exaone4_5_ForConditionalGeneration, None),
         "cohere2": (lambda: tf.Cohere2Config(**SHAPE, sliding_window=33, layer_types=MIXED, logit_scale=0.25),
                     tf.Cohere2ForCausalLM, None),
         "phi3": (lambda: tf.Phi3Config(**phi, sliding_window=100, original_max_position_embeddings=64,
@@ -180,6 +198,10 @@ def describe_weights(file, kind):
     """What weights.json holds of a checkpoint's file."""
     with safe_open(file, "pt") as f:
         shapes = {name: f.get_slice(name).get_shape() for name in f.keys()}
+    # transformers 5.24 writes one norm of OLMo Hybrid's attention under the name that it has in delta nets alone.
+    for name in [n for n in shapes if n.endswith("feedforward_layer_norm.weight")]:
+        if name.replace("feedforward_layer_norm", "post_feedforward_layernorm") in shapes:
+            shapes[name.replace("feedforward_layer_norm", "post_attention_layernorm")] = shapes.pop(name)
     norm = 0 if kind.__name__.startswith(("Gemma2", "Gemma3")) else 1
     return {"seed": SEED, "norm": norm, "tensors": dict(sorted(shapes.items()))}
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Reads what `export` wrote as TriAttention, kvpress and DuoAttention do, and holds it against the captured rows."""
+"""Reads what `export` wrote as its readers do, and holds it against the captured rows."""
 import collections
 import json
 import pathlib
 import pickle
+import struct
 import sys
 import zipfile
 
@@ -68,6 +69,12 @@ def close(a, b):
     assert np.allclose(a, b, rtol=1e-5, atol=1e-6 * np.abs(b).max()), (a, b)
 
 
+def planes_of(x, rope):
+    """(rows, planes) complex: queries or keys (rows, d) in the planes of the embedding."""
+    d = rope["rotary_dim"]
+    return x[:, :d:2] + 1j * x[:, 1:d:2] if rope["style"] == "interleaved" else x[:, : d // 2] + 1j * x[:, d // 2 : d]
+
+
 def triattention(capture, out):
     manifest, rows = queries(capture)
     payload = torch_load(out / "triattention.pt")
@@ -83,13 +90,87 @@ def triattention(capture, out):
         assert metadata["rope_style"] == rope["style"]
         close(metadata["inv_freq"], np.array(rope["inv_freq"]))
         for at, h in enumerate(info["query_heads"]):
-            x = rows[info["layer"]][:, at]
-            half = x.shape[1] // 2
-            z = x[:, ::2] + 1j * x[:, 1::2] if rope["style"] == "interleaved" else x[:, :half] + 1j * x[:, half:]
+            z = planes_of(rows[info["layer"]][:, at], rope)
             found = stats[f"layer{info['layer']:02d}_head{h:02d}"]
             close(found["q_mean_real"], z.mean(0).real)
             close(found["q_mean_imag"], z.mean(0).imag)
             close(found["q_abs_mean"], np.abs(z).mean(0))
+
+
+def tria(capture, out):
+    """Reads the file as TRIA_FORMAT.md of triattention-ggml lays it out."""
+    manifest, rows = queries(capture)
+    model, rope = manifest["model"], manifest["rope"]
+    data = (out / "tria.bin").read_bytes()
+    magic, version, layers, heads, key_heads, dim, planes = struct.unpack_from("<7I", data)
+    theta, scale = struct.unpack_from("<2f", data, 28)
+    assert (magic, version) == (0x54524941, 2) and data[36:64] == bytes(28)
+    assert (layers, heads, key_heads) == (model["n_layers"], model["n_query_heads"], model["n_key_heads"])
+    assert (dim, planes) == (rope["rotary_dim"], dim // 2) and len(data) == 64 + layers * 4 + layers * heads * planes * 16
+    close(theta ** (-2.0 * np.arange(planes) / dim), np.array(rope["inv_freq"]))
+    assert scale == np.float32(rope["attention_factor"])
+    budgets = np.frombuffer(data, "<f4", layers, 64)
+    stats = np.frombuffer(data, "<f4", offset=64 + 4 * layers).reshape(layers, heads, 4, planes)
+    raw = {}
+    for layer in range(layers):
+        if layer not in rows:
+            assert not stats[layer].any() and budgets[layer] == 1
+            continue
+        dominant = []
+        for h in range(heads):
+            z = planes_of(rows[layer][:, h], rope)
+            mrl = np.abs(z.mean(0)) / np.abs(z).mean(0)
+            for found, expected in zip(stats[layer, h], (z.mean(0).real, z.mean(0).imag, np.abs(z).mean(0), mrl)):
+                close(found, expected)
+            dominant.append(mrl[np.argsort(-np.abs(z).mean(0))[:2]].mean())
+        raw[layer] = 2 - np.mean(dominant)
+    close(budgets[list(raw)], np.array(list(raw.values())) / np.mean(list(raw.values())))
+    origin(manifest, out)
+
+
+def origin(manifest, out):
+    facts = json.loads((out / "origin.json").read_text())
+    assert facts["model_config_sha256"] == manifest["model"]["config_sha256"] and facts["documents"]
+
+
+def rope_profiler(capture, out):
+    """Reads the heads as MonitorConfig.from_dict does, and computes r_H from all pairs of the captured rows."""
+    manifest, shards = open_capture(capture)
+    config = json.loads((out / "rope_profiler.json").read_text())
+    assert set(config) == {"heads", "head_preset"} and config["head_preset"] is None
+    try:
+        from rope_profiler import MonitorConfig
+        assert MonitorConfig.from_dict(config).heads == {int(l): tuple(h) for l, h in config["heads"].items()}
+    except ImportError:
+        pass
+    rows = [r.split(",") for r in (out / "rope_profiler.csv").read_text().splitlines()]
+    assert rows[0] == ["layer", "q_head", "high_share", "high_share_error", "variance", "chosen"]
+    rows = [[float(x) for x in r] for r in rows[1:]]
+    listed = {(int(layer), h) for layer, heads in config["heads"].items() for h in heads}
+    assert listed == {(r[0], r[1]) for r in rows if r[5]} and len(listed) == -(-len(rows) // 20)
+    assert min(r[4] for r in rows if r[5]) >= max(r[4] for r in rows if not r[5])
+    errors = []
+    for layer, head, share, error, _, _ in rows:
+        info = next(i for i in manifest["layers"] if i["layer"] == layer)
+        rope = info.get("rope_parameters") or manifest["rope"]
+        high = np.array(rope["inv_freq"]) >= 40 / manifest["context_length"]
+        assert 0 < high.sum() < len(high)
+        means = []
+        for shard in shards:
+            name = f"layer.{int(layer)}."
+            q, k = (widen(*shard[name + x]).astype(np.float64) for x in "qk")
+            at = {x: (shard[name + x + ".example"][1], shard[name + x + ".position"][1]) for x in "qk"}
+            key = int(head) * manifest["model"]["n_key_heads"] // manifest["model"]["n_query_heads"]
+            zq, zk = (np.abs(planes_of(x, rope)) ** 2 for x in (q[:, int(head)], k[:, key]))
+            for e in np.unique(at["q"][0]):
+                of_q, of_k = at["q"][0] == e, at["k"][0] == e
+                ratio = np.sqrt((zq[of_q][:, high] @ zk[of_k][:, high].T) / (zq[of_q] @ zk[of_k].T))
+                seen = at["k"][1][of_k][None, :] <= at["q"][1][of_q][:, None]
+                means.append(np.mean([r[s].mean() for r, s in zip(ratio, seen)]))
+        errors.append((share - np.mean(means)) / error)
+        assert abs(share - np.mean(means)) < 0.05
+    assert abs(np.mean(errors)) < 1, errors
+    origin(manifest, out)
 
 
 def expected_attention(capture, out):
@@ -145,16 +226,19 @@ def duo(capture, out):
 
 
 def plant(kind, path):
-    """Rows with a mean, of a head whose coordinates turn as neighbours, in part, or in two ways."""
+    """Rows with a mean, of heads whose coordinates turn as neighbours, in part, in two ways, or with scaled frequencies; all
+    but the last have a third layer without rows."""
     d, n, random = 8, 50, np.random.default_rng(1)
     rope = {"style": "interleaved" if kind == "interleaved" else "half", "rotary_dim": 4 if kind == "partial" else d,
             "attention_factor": 1.0}
     rope["inv_freq"] = [100.0 ** (-2 * i / d) for i in range(rope["rotary_dim"] // 2)]
+    if kind == "scaled":
+        rope["inv_freq"][-1] /= 2
     layers = [{"layer": i, "rope": True, "window": None, "query_heads": [0, 1], "key_heads": [0]} for i in range(2)]
     if kind == "mixed":
         layers[1]["rope_parameters"] = dict(rope, inv_freq=[f / 2 for f in rope["inv_freq"]])
     manifest = {"format": "qkgeom-capture", "version": 1, "model": {"name": "planted", "model_type": "planted", "config_sha256": "0" * 64,
-                                               "head_dim": d, "n_layers": 2, "n_query_heads": 2, "n_key_heads": 1},
+                                               "head_dim": d, "n_layers": 2 if kind == "scaled" else 3, "n_query_heads": 2, "n_key_heads": 1},
                 "context_length": n, "bucket": {"kind": "uniform", "size": 10}, "rate": 10.0, "rope_stage": "pre",
                 "seed": 0, "layers": layers, "rope": rope}
     shapes, arrays = {}, {}
@@ -173,5 +257,5 @@ def plant(kind, path):
 if sys.argv[1] == "plant":
     plant(*sys.argv[2:])
 else:
-    {"triattention": triattention, "expected-attention": expected_attention, "duo": duo}[sys.argv[1]](
-        sys.argv[2], pathlib.Path(sys.argv[3]))
+    {"triattention": triattention, "tria": tria, "expected-attention": expected_attention, "duo": duo,
+     "rope-profiler": rope_profiler}[sys.argv[1]](sys.argv[2], pathlib.Path(sys.argv[3]))

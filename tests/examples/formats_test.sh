@@ -36,9 +36,10 @@ printf 'model,score\nstage1-step-40,1\nstage1-step-250,3\nstatistics,2\n' >"$wor
 run compare "$capture" "$work/stage1-step-250" "$work/statistics" "$work/untrained" --scores "$work/scores.csv" --heads --out "$work/models"
 run capture --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 3 --max-length 64 --pre-rope \
   --softmax --out "$work/before"
-run export triattention "$work/before" --out "$work/planes"
-run export expected-attention "$work/before" --out "$work/expected"
-run export duo "$work/before" --sink 4 --recent 16 --out "$work/duo"
+run export --for all "$work/before" --sink 4 --recent 16 --out "$work/exports"
+run capture --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 3 --max-length 64 --pre-rope \
+  --layers 2 --out "$work/layer"
+run export --for tria "$work/layer" --out "$work/exports/tria"
 run drop-split "$capture" --out "$work/drops"
 run what-if "$capture" --context 1024 --out "$work/what_if"
 run what-if "$capture" --actual "$capture" --out "$work/actual"
@@ -64,7 +65,9 @@ described=(pca="$work/pca" rotation="$work/rotation" plasticity="$work/plasticit
            "heads --max-position N,...=$work/contexts"
            grip="$work/grip" "grip --actual CAPTURE=$work/grip_actual" what-if="$work/what_if" "what-if --actual CAPTURE=$work/actual" bands="$work/bands" "bands --each-plane=$work/each"
            compare="$work/models" "plasticity --preset attention-plasticity=$work/preset"
-           "export triattention=$work/planes" "export expected-attention=$work/expected" "export duo=$work/duo"
+           "export --for triattention=$work/exports/triattention" "export --for tria=$work/exports/tria"
+           "export --for expected-attention=$work/exports/expected-attention" "export --for duo=$work/exports/duo"
+           "export --for rope-profiler=$work/exports/rope-profiler"
            drop-split="$work/drops" choose-heads="$work/choice" evaluate="$work/evaluation"
            interventions="$work/effects" quantised-keys="$work/rounded" cache-losses="$work/losses" report="$work/report" dynamics="$work/dynamics")
 check() { python3 -B "$QKGEOM_SOURCE/tests/examples/formats_check.py" "$@"; }

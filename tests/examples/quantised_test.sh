@@ -11,6 +11,7 @@ documents=(--jsonl "$model/heldout.jsonl" --max-length 256)
 run capture --model "$checkpoint" "${documents[@]}" --examples 3 --bucket-size 16 --rate 8 --out "$work/capture"
 run quantised-keys "$work/capture" --out "$work/rounded" --budgets 5,5.5
 grep -q 'Types by key head' "$work/stdout" || bad "no table of bits"
+refused "a power of 2 from 64 to 256 must divide them" quantised-keys "$work/capture" --types q4_0,q4_0_rotated --out "$work/x"
 run evaluate --model "$checkpoint" "${documents[@]}" --skip-examples 3 --examples 4 \
   --conditions "$work/rounded/conditions.json" --out "$work/evaluation"
 run cache-losses "$work/evaluation" --out "$work/losses"

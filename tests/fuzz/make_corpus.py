@@ -46,6 +46,13 @@ FAMILIES = [
     {"model_type": "granite", "attention_multiplier": 0.1, "embedding_multiplier": 12.0, "logits_scaling": 8.0},
     {"model_type": "hunyuan_v1_dense", "rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}},
     {"model_type": "exaone4", "sliding_window": 8, "sliding_window_pattern": "LG"},
+    {"model_type": "lfm3", "layer_types": ["conv"], "rope_parameters": {
+        "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.5}, "sliding_attention": {}}},
+    {"model_type": "olmo_hybrid", "linear_num_key_heads": 2, "linear_num_value_heads": 2, "layer_types": ["linear_attention"]},
+    {"model_type": "granitemoehybrid", "num_local_experts": 0, "layer_types": ["mamba"], "mamba_n_heads": 2,
+     "mamba_d_head": "auto", "time_step_limit": [0.0, 8.0]},
+    {"model_type": "mistral4", "kv_lora_rank": 8, "q_lora_rank": None, "rope_parameters": {
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "llama_4_scaling_beta": 0.1}},
     {"model_type": "gpt_neox", "rotary_pct": 0.5, "rotary_emb_base": 1e4, "hidden_act": "gelu"},
     {"model_type": "gemma4_text", "hidden_size_per_layer_input": 0, "sliding_window": 8, "global_head_dim": 16,
      "attention_k_eq_v": True, "layer_types": ["full_attention"], "rope_parameters": {

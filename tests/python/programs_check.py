@@ -68,8 +68,8 @@ with tempfile.TemporaryDirectory() as scratch:
                         ("grip_check", grip.check)):
         same_table(table, here / f"grip/{name}.csv")
     for name, options, own in (("expected-attention", [], {}), ("triattention", [], {}),
-                               ("duo", ["--sink", 4, "--recent", 16], dict(sink=4, recent=16))):
-        run("export", name, before, "--texts", "kjv", "--out", here / name, *options)
+                               ("rope-profiler", [], {}), ("duo", ["--sink", 4, "--recent", 16], dict(sink=4, recent=16))):
+        run("export", "--for", name, before, "--texts", "kjv", "--out", here / name, *options)
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             to = chosen.export(name, here / f"package-{name}", texts="kjv", **own)

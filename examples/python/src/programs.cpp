@@ -81,21 +81,21 @@ nb::tuple grip_of(const std::vector<std::string>& paths, std::uint64_t seed,
 
 void export_to(const std::vector<std::string>& paths, const std::string& format, const std::string& folder,
                const std::string& texts, index_t sink, index_t recent) {
-  constexpr std::pair<const char*, decltype(&programs::export_duo)> formats[] = {
-      {"expected-attention", programs::export_expected_attention},
-      {"triattention", programs::export_triattention},
-      {"duo", programs::export_duo}};
-  const auto* known = std::ranges::find(formats, std::string_view(format), [](const auto& f) { return f.first; });
-  require(known != std::end(formats), "format must be expected-attention, triattention or duo, not ", format);
+  std::string names;
+  for (const auto& f : programs::export_formats) names += std::string(names.empty() ? "" : ", ") + f.name;
+  const auto* known = std::ranges::find(programs::export_formats, format, &programs::export_format::name);
+  require(known != std::end(programs::export_formats), "format must be one of ", names, ", not ", format);
   require(recent > 0, "recent must be at least 1 token");
   const auto a = arguments_of(paths, {}, {"joint"}, "all", 0, {});
   std::vector<std::string> notes;
-  const programs::export_arguments choice{format, texts, sink, recent,
-                                          [&](const std::string& text) { notes.push_back(text); }};
+  const programs::export_arguments choice{
+      .texts = texts, .sink_tokens = sink, .recent_tokens = recent, .note = [&](const std::string& text) {
+        notes.push_back(text);
+      }};
   run_alone([&] {
     const made_folder made(folder);
     programs::output_folder out(folder, false);
-    known->second(out, a, choice);
+    known->write(out, a, choice);
   });
   warn(notes);
 }

@@ -397,6 +397,8 @@ TEST(description, deepseek_v3_has_the_scale_of_its_release) {
 TEST(plan, layers_without_queries_and_keys_are_refused_by_name) {
   const auto d = read_description({{"model_type", "qwen3_5"}, {"text_config", json::object()}});
   EXPECT_THAT(test::message_of([&] { choose_layers(d, {.layers = {4}}); }), HasSubstr("gated delta net"));
+  const auto lfm = read_description({{"model_type", "lfm3"}});
+  EXPECT_THAT(test::message_of([&] { choose_layers(lfm, {.layers = {0}}); }), HasSubstr("it is a convolution"));
 }
 
 /// Phi 3.5 and 4 mini, Ministral 8B: a window that no document fills, as transformers' mask says too.
@@ -432,6 +434,8 @@ TEST(plan, layers_that_are_left_out_are_named) {
               testing::StartsWith("layers 0-2,4-6,"));
   EXPECT_THAT(left_out({{"model_type", "qwen3_5"}, {"text_config", json::object()}}, {}),
               testing::EndsWith("which are gated delta nets"));
+  const json granite = with(config_of("granite4"), {{"layer_types", {"mamba", "attention", "mamba", "mamba"}}});
+  EXPECT_EQ(left_out(granite, {}), "layers 0,2-3, which are state spaces");
   const json llama4{{"model_type", "llama4"}, {"text_config", {{"num_hidden_layers", 4}}}};
   EXPECT_EQ(left_out(llama4, {.max_length = 8193}), "layers 0-2, which attend within chunks");
   EXPECT_EQ(left_out(llama4, {.max_length = 8192}), "");

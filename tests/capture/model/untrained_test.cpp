@@ -95,6 +95,23 @@ TEST(untrained_weights, delta_nets_fade_by_uniform_draws) {
   }
 }
 
+TEST(untrained_weights, steps_of_olmo_hybrid_and_fading_of_state_spaces_are_transformers) {
+  decoder_description olmo;
+  olmo.delta = delta_description{.all_apart = true};
+  const untrained_weights w(olmo, 0.02, 1);
+  std::vector<float> x(4000);
+  w.read("model.layers.0.linear_attn.dt_bias", false, 0, 4000, x.data());
+  double mean = 0;
+  for (const float v : x) {
+    const double step = std::log1p(std::exp(double{v}));
+    EXPECT_TRUE(step > 0.000999 && step < 0.1001) << step;
+    mean += std::log10(step) / 4000;
+  }
+  EXPECT_NEAR(mean, -2, 0.05);
+  w.read("model.layers.0.mamba.A_log", false, 2, 2, x.data());
+  EXPECT_EQ(x[1], std::log(4.0f));
+}
+
 TEST(untrained_weights, initializer_range_is_the_text_models) {
   EXPECT_EQ(initializer_range({{"hidden_size", 8}}), 0.02);
   EXPECT_EQ(initializer_range({{"initializer_range", 0.1}}), 0.1);

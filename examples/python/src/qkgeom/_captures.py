@@ -175,12 +175,13 @@ class Capture:
         page.write_text(_qkgeom.page(self._set, report, f"qkgeom.open_capture({words}).report({str(page)!r})",
                                      chosen["covariance"], self._pairs(), chosen["seed"], drawn), encoding="utf-8")
 
-    def export(self, format: typing.Literal["expected-attention", "triattention", "duo"], folder: Path | None = None, *,
-               texts: str | None = None, sink: int = 64, recent: int = 256) -> pathlib.Path:
-        """Writes statistics of the heads as methods for small key-value caches read them, and returns their folder.
+    def export(self, format: typing.Literal["expected-attention", "triattention", "tria", "duo", "rope-profiler"],
+               folder: Path | None = None, *, texts: str | None = None, sink: int = 64, recent: int = 256) -> pathlib.Path:
+        """Writes statistics of the heads as other tools read them, and returns their folder.
 
-        expected-attention: kvpress' model.safetensors and config.json; triattention: triattention.pt; both of captures from
-        before the rotary embedding (`pre_rope=True`). duo: DuoAttention's full_attention_heads.tsv and config.json, of captures
+        expected-attention: kvpress' model.safetensors and config.json; triattention: triattention.pt; tria: tria.bin of
+        TriAttention in llama.cpp; rope-profiler: heads for its MonitorConfig; all of captures from before the rotary
+        embedding (`pre_rope=True`). duo: DuoAttention's full_attention_heads.tsv and config.json, of captures
         with `softmax=True`; every head keeps `sink` first tokens (1, 4 or 64) and `recent` latest (a power of 2).
         folder: None: named as the format. texts: what the documents are called in the file. Raises ValueError where the
         capture lacks what the format holds.

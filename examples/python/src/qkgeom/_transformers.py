@@ -345,8 +345,8 @@ class capture:
         folder = tempfile.mkdtemp()
         return open_capture(self.write(folder), **options)._owning(folder)
 
-    def export(self, format: typing.Literal["expected-attention", "triattention", "duo"], folder: Path | None = None, *,
-               texts: str | None = None, sink: int = 64, recent: int = 256) -> pathlib.Path:
+    def export(self, format: typing.Literal["expected-attention", "triattention", "tria", "duo", "rope-profiler"],
+               folder: Path | None = None, *, texts: str | None = None, sink: int = 64, recent: int = 256) -> pathlib.Path:
         """As `Capture.export`, of `open()`."""
         return self.open().export(format, folder, texts=texts, sink=sink, recent=recent)
 

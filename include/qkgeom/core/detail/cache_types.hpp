@@ -84,9 +84,20 @@ QKGEOM_HD inline void round_unevenly(const float* x, float* out) {
   for (index_t i = 0; i < cache_block; ++i) out[i] = stored * nearest_iq4_level(product(x[i], to_level));
 }
 
-}  // namespace detail::cache_rounding
+/// Multiplies x (n, a power of 2) by the Hadamard matrix over sqrt(n), which is its own inverse.
+QKGEOM_HD inline void hadamard(float* x, index_t n) {
+  for (index_t half = 1; half < n; half *= 2)
+    for (index_t i = 0; i < n; i += 2 * half)
+      for (index_t j = i; j < i + half; ++j) {
+        const float a = x[j], b = x[j + half];
+        x[j] = a + b;
+        x[j + half] = a - b;
+      }
+  const float scale = 1 / std::sqrt(static_cast<float>(n));
+  for (index_t i = 0; i < n; ++i) x[i] *= scale;
+}
 
-QKGEOM_HD inline void round_as_cached(cache_type t, const float* x, index_t n, float* out) {
+QKGEOM_HD inline void round_blocks(cache_type t, const float* x, index_t n, float* out) {
   if (!has_blocks(t))
     for (index_t i = 0; i < n; ++i)
       out[i] = t == cache_type::f16    ? detail::cache_rounding::as_half(x[i])
@@ -112,6 +123,23 @@ QKGEOM_HD inline void round_as_cached(cache_type t, const float* x, index_t n, f
         default:
           detail::cache_rounding::round_unevenly(x + i, out + i);
       }
+}
+
+}  // namespace detail::cache_rounding
+
+QKGEOM_HD inline void round_as_cached(cache_type t, const float* x, index_t n, float* out) {
+  using namespace detail::cache_rounding;
+  if (!is_rotated(t)) return round_blocks(t, x, n, out);
+  constexpr int first = static_cast<int>(cache_type::q8_0_rotated) - static_cast<int>(cache_type::q8_0);
+  const index_t size = rotation_size(n);
+  for (index_t i = 0; i < n; i += size) {
+    float rotated[most_rotation];
+    for (index_t c = 0; c < size; ++c) rotated[c] = x[i + c];
+    hadamard(rotated, size);
+    round_blocks(static_cast<cache_type>(static_cast<int>(t) - first), rotated, size, rotated);
+    hadamard(rotated, size);
+    for (index_t c = 0; c < size; ++c) out[i + c] = rotated[c];
+  }
 }
 
 }  // namespace qkgeom

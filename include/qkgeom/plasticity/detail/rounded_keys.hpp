@@ -142,7 +142,7 @@ class head_rounding {
       for (index_t c = 0; c < d; ++c) keys_[i * d + c] = static_cast<float>(head_.k.row(rows.key[i])[c]);
     for (std::size_t t = 0; t < types_.size(); ++t) {
       rounded_[t].resize(keys_.size());
-      round_as_cached(types_[t], keys_.data(), n * d, rounded_[t].data());
+      for (index_t i = 0; i < n * d; i += d) round_as_cached(types_[t], &keys_[i], d, &rounded_[t][i]);
       require(std::all_of(rounded_[t].begin(), rounded_[t].end(), [](float x) { return std::isfinite(x); }),
               "keys rounded to ", name_of(types_[t]), " overflow: they lie beyond half precision");
     }

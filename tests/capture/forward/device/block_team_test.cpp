@@ -107,14 +107,16 @@ TEST(block_team, changes_heads_as_the_cpu_does) {
 
 // Head 0 sees keys of a cache, head 1 the keys as they are; threads share rows and blocks.
 TEST(block_team, rounds_keys_as_a_cache_does) {
-  constexpr index_t rows = 5, dim = 96;
+  constexpr index_t rows = 5, dim = 192;
   auto keys = test::noise_of(rows * dim, 4, 7);
   const auto values = test::noise_of(rows * dim, 4, 8);
   std::vector<float> rounded(keys.size());
-  round_as_cached(cache_type::q4_0, keys.data(), rows * dim, rounded.data());
-  const std::vector<std::int32_t> slope_of{-1, -1}, cached_as{static_cast<std::int32_t>(cache_type::q4_0), -1};
   thread_pool pool(2);
-  for (const auto order : {thread_order::first_comes_first, thread_order::last_comes_first}) {
+  for (const auto& [type, order] : {std::pair{cache_type::q4_0, thread_order::first_comes_first},
+                                    {cache_type::q4_0, thread_order::last_comes_first},
+                                    {cache_type::q4_0_rotated, thread_order::first_comes_first}}) {
+    for (index_t i = 0; i < rows * dim; i += dim) round_as_cached(type, &keys[i], dim, &rounded[i]);
+    const std::vector<std::int32_t> slope_of{-1, -1}, cached_as{static_cast<std::int32_t>(type), -1};
     fibre_device device(pool, order);
     std::vector<float> own_keys(2 * keys.size()), own_values(own_keys.size());
     device.rows(rows, device_kernels::change_keys<float>{{nullptr, keys.data(), 0, 2, 1, dim, dim, rows * dim},
