@@ -105,8 +105,9 @@ void write_restored(const evaluation_options& options, const fs::path& folder, s
   const checkpoint mixed = restoring(d, options.restore_from).restored(checkpoint(model), conditions[0], notes);
   std::error_code none;
   require(!fs::equivalent(model, folder, none), "--write must name another folder than --model");
-  constexpr std::array<std::string_view, 7> copied{
-      "config", "generation_config", "tokenizer", "special_tokens_map", "vocab", "merges", "added_tokens"};
+  constexpr std::array<std::string_view, 8> copied{
+      "config", "generation_config", "tokenizer",    "special_tokens_map", "vocab",
+      "merges", "added_tokens",      "chat_template"};
   for (const auto& file : fs::directory_iterator(model)) {
     const std::string name = file.path().filename().string();
     if (file.is_regular_file() &&
