@@ -226,6 +226,12 @@ std::optional<evaluation_arguments> parse_evaluation(int argc, const char* const
   raw_options raw;
   declare_common(app, options.capture, raw, true);
   app.add_option("--conditions", options.conditions, "heads to change: JSON, as qkgeom choose-heads writes it [none]");
+  app.add_option("--restore-from", options.restore_from,
+                 "model of the same shape whose weights conditions restore: the folder of a checkpoint [none]");
+  auto* const write =
+      app.add_option("--write", arguments.write,
+                     "write the model with the heads of the only condition restored into this folder, for "
+                     "transformers, and stop");
   app.add_option("--distances", options.distances,
                  "tokens between what a probe shows and asks for, e.g. 512,2048 [no probes]")
       ->delimiter(',')
@@ -239,10 +245,13 @@ std::optional<evaluation_arguments> parse_evaluation(int argc, const char* const
                  "tokens per row of condition_loss.csv [a sixteenth of the context]")
       ->check(CLI::Range(index_t{1}, most_tokens));
   app.add_option("--seed", options.seed, "seed of the probes")->capture_default_str();
-  app.add_flag("--plan", arguments.plan, "print conditions, tokens, peak memory and time of this evaluation and stop");
+  app.add_flag("--plan", arguments.plan, "print conditions, tokens, peak memory and time of this evaluation and stop")
+      ->excludes(write);
   if (!parsed(app, argc, argv)) return std::nullopt;
   arguments.device = interpret_common(raw, options.capture);
-  require(arguments.plan || !options.capture.run.out.empty(),
+  require(arguments.write.empty() || (!options.restore_from.empty() && !options.conditions.empty()),
+          "--write needs --conditions and --restore-from");
+  require(arguments.plan || !arguments.write.empty() || !options.capture.run.out.empty(),
           "--out must name the folder for condition_loss.csv and condition_probes.csv");
   require(options.records.empty() || (!options.distances.empty() && options.capture.inputs.named()),
           "--records needs --distances, and documents to put between the records");

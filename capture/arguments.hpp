@@ -28,7 +28,8 @@ struct capture_arguments {
 /// The command line of qkgeom evaluate, parsed.
 struct evaluation_arguments {
   evaluation_options options;
-  bool plan = false;  ///< only say what the evaluation would take
+  bool plan = false;              ///< only say what the evaluation would take
+  std::filesystem::path write{};  ///< write the restored model here and stop; empty: evaluate
   device_choice device{};
 };
 

@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "capture/arguments.hpp"
+#include "capture/evaluate/restore.hpp"
 #include "capture/forward/products/blas.hpp"
 #include "qkgeom/io/program.hpp"
 
@@ -33,6 +34,11 @@ void run(int argc, char** argv) {
   const evaluation_options& options = asked->options;
   if (asked->plan) return plan_evaluation(options, std::cout, std::cerr, factory_for(*asked));
   require_no_other_process();
+  if (!asked->write.empty()) {
+    const made_folder out(asked->write);
+    write_restored(options, asked->write, std::cerr);
+    return fmt::print("written to {}: model.safetensors\n", asked->write.string());
+  }
   const made_folder out(options.capture.run.out);
   evaluate_model(options, std::cerr, factory_for(*asked));
   fmt::print("written to {}: condition_loss.csv condition_probes.csv\n", options.capture.run.out.string());

@@ -10,6 +10,7 @@
 #include <ostream>
 
 #include "capture/evaluate/probes.hpp"
+#include "capture/evaluate/restore.hpp"
 #include "capture/job/cut.hpp"
 #include "capture/job/documents.hpp"
 #include "capture/job/estimate.hpp"
@@ -74,10 +75,48 @@ std::vector<condition> all_conditions(const evaluation_options& options, const d
   if (!options.conditions.empty())
     for (auto& c : read_conditions(options.conditions, model)) {
       require(c.name != "none", options.conditions.string(), ": \"none\" names the model as it is");
+      for (const auto& change : c.changes)
+        require(change.restore == restored_part::none || !options.restore_from.empty(), options.conditions.string(),
+                ": condition \"", printable(c.name), "\" restores heads; --restore-from must name their model");
       conditions.push_back(std::move(c));
     }
   return conditions;
 }
+
+/// The forward pass of each condition: over the model's weights, or with heads restored.
+class changing_pass {
+ public:
+  changing_pass(const evaluation_options& options, const decoder_description& model, const checkpoint& weights,
+                thread_pool& pool, const forward_pass_factory& make, std::ostream& notes)
+      : weights_(weights), notes_(notes), make_([&, type = options.capture.model.compute](const checkpoint& w) {
+          return make(model, w, type, model.n_layers() - 1, pool);
+        }) {
+    if (!options.restore_from.empty()) other_.emplace(model, options.restore_from);
+    pass_ = make_(weights);
+    pass_->check_output();
+  }
+
+  forward_pass& of(const condition& c) {
+    const bool restores = std::any_of(c.changes.begin(), c.changes.end(),
+                                      [](const head_change& change) { return change.restore != restored_part::none; });
+    if (restores || mixed_) {
+      pass_.reset();
+      mixed_.reset();
+      if (restores) mixed_.emplace(other_->restored(weights_, c, notes_));
+      pass_ = make_(mixed_ ? *mixed_ : weights_);
+    }
+    pass_->change(c.changes);
+    return *pass_;
+  }
+
+ private:
+  const checkpoint& weights_;
+  std::ostream& notes_;
+  std::function<std::unique_ptr<forward_pass>(const checkpoint&)> make_;
+  std::optional<restoring> other_{};
+  std::optional<checkpoint> mixed_{};
+  std::unique_ptr<forward_pass> pass_;
+};
 
 /// A row of condition_loss.csv.
 struct stretch_loss {
@@ -95,7 +134,7 @@ struct probe_answer {
 
 class evaluation {
  public:
-  evaluation(forward_pass& model, const evaluation_input& input, index_t bucket, index_t batch_tokens,
+  evaluation(changing_pass& model, const evaluation_input& input, index_t bucket, index_t batch_tokens,
              std::function<void(const stretch_loss&)> loss, std::vector<probe_answer>& answers)
       : model_(model),
         input_(input),
@@ -109,12 +148,12 @@ class evaluation {
   }
 
   void run(const condition& c, progress& bar) {
-    model_.change(c.changes);
+    forward_pass& model = model_.of(c);
     for (std::size_t first = 0; first < ids_.size();) {
       const std::size_t end = batch_end(lengths_, first, ids_.size(), batch_tokens_);
       batch_sinks sinks;
       sinks.losses = [&](std::size_t i, const token_predictions& found) { add(c.name, first + i, found); };
-      model_.run(std::span(ids_).subspan(first, end - first), rope_stage::post, sinks);
+      model.run(std::span(ids_).subspan(first, end - first), rope_stage::post, sinks);
       for (; first < end; ++first) bar.add(lengths_[first]);
     }
   }
@@ -139,7 +178,7 @@ class evaluation {
     }
   }
 
-  forward_pass& model_;
+  changing_pass& model_;
   const evaluation_input& input_;
   index_t bucket_, batch_tokens_;
   std::vector<token_span> ids_;  // documents, then probes
@@ -157,8 +196,7 @@ void evaluate_model(const evaluation_options& options, std::ostream& notes, cons
   const evaluation_input input = read_input(options, prepared, notes);
   const checkpoint weights = open_weights(prepared, options.capture.model.path);
   thread_pool pool(options.capture.run.threads);
-  const auto model = make(prepared.model, weights, options.capture.model.compute, prepared.model.n_layers() - 1, pool);
-  model->check_output();
+  changing_pass model(options, prepared.model, weights, pool, make, notes);
   const index_t bucket =
       options.bucket_size > 0 ? options.bucket_size : capture_manifest::sixteenth_of(prepared.manifest.context_length);
   std::vector<probe_answer> answers;
@@ -171,7 +209,7 @@ void evaluate_model(const evaluation_options& options, std::ostream& notes, cons
   losses.add("tokens", "number of tokens predicted", &stretch_loss::tokens);
   losses.add("loss", "mean of -ln p over the tokens, nats", &stretch_loss::loss);
   write_csv(options.capture.run.out, "condition_loss.csv", std::move(losses).with_rows([&](const auto& f) {
-    evaluation all(*model, input, bucket, options.capture.run.batch_tokens, f, answers);
+    evaluation all(model, input, bucket, options.capture.run.batch_tokens, f, answers);
     for (const condition& c : conditions) all.run(c, bar);
   }));
   table_columns<probe_answer> probes;

@@ -10,13 +10,14 @@
 namespace qkgeom {
 
 struct evaluation_options {
-  capture_options capture{};           ///< model, tokenizer, documents, context, dtype, RoPE, threads, out
-  std::filesystem::path conditions{};  ///< see `read_conditions`; empty: the unchanged model alone
-  std::filesystem::path records{};     ///< see `read_record_words`; empty: no lookup probes
-  std::vector<index_t> distances{};    ///< distances of the probes, in tokens
-  index_t trials = 20;                 ///< probes per kind and distance
-  index_t bucket_size = 0;             ///< bucket of the loss by position, in tokens; 0: a sixteenth of the context
-  std::uint64_t seed = 0;              ///< seed of the probes
+  capture_options capture{};             ///< model, tokenizer, documents, context, dtype, RoPE, threads, out
+  std::filesystem::path conditions{};    ///< see `read_conditions`; empty: the unchanged model alone
+  std::filesystem::path restore_from{};  ///< model whose weights conditions restore; empty: none restores
+  std::filesystem::path records{};       ///< see `read_record_words`; empty: no lookup probes
+  std::vector<index_t> distances{};      ///< distances of the probes, in tokens
+  index_t trials = 20;                   ///< probes per kind and distance
+  index_t bucket_size = 0;               ///< bucket of the loss by position, in tokens; 0: a sixteenth of the context
+  std::uint64_t seed = 0;                ///< seed of the probes
 };
 
 /// Runs the documents and the probes through the unchanged model (condition "none") and under every condition. Writes

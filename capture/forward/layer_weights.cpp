@@ -304,6 +304,21 @@ std::vector<std::vector<index_t>> layer_shapes(const decoder_description& model,
   return shapes;
 }
 
+std::vector<tensor_rows> query_key_rows(const decoder_description& model, const std::string& prefix, index_t layer,
+                                        index_t first, index_t count) {
+  layer_weights to;
+  std::vector<tensor_rows> rows;
+  const index_t queries = model.query_heads * model.heads_of(model.layers[layer]).head_dim;
+  for (const tensor_slice& s : slices_of(model, prefix, layer, true, to)) {
+    const bool of_norm = model.qk == qk_norm::all_heads && (s.vector == &to.q_norm || s.vector == &to.k_norm);
+    if (!of_norm && s.matrix != &to.qkv.w && s.vector != &to.qkv.b) continue;
+    const index_t start = s.first_row + (s.vector == &to.k_norm ? queries : 0);
+    const index_t begin = std::max(first, start), end = std::min(first + count, start + s.count);
+    if (begin < end) rows.push_back({s.name, s.first + begin - start, end - begin});
+  }
+  return rows;
+}
+
 std::vector<float> read_vector(const checkpoint& weights, const std::string& prefix, index_t layer,
                                const std::string& name, index_t size) {
   std::vector<float> x(size);

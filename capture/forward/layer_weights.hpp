@@ -69,6 +69,17 @@ void check_layer(const decoder_description& model, const checkpoint& weights, co
 /// Returns the shapes of the tensors that `check_layer` checks, one per slice.
 std::vector<std::vector<index_t>> layer_shapes(const decoder_description& model, index_t layer, bool only_qk);
 
+/// Rows [first, first + count) of a checkpoint's tensor.
+struct tensor_rows {
+  std::string name;
+  index_t first, count;
+};
+
+/// Finds rows [first, first + count) of a layer's queries and keys (the queries of all heads, then the keys) in the
+/// checkpoint: of weights and biases, and of norms that have weights of their own for each head.
+std::vector<tensor_rows> query_key_rows(const decoder_description& model, const std::string& prefix, index_t layer,
+                                        index_t first, index_t count);
+
 /// Tensor of a layer that holds the logits of its query heads' sinks.
 inline constexpr const char* sinks_name = "self_attn.sinks";
 

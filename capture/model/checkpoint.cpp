@@ -371,7 +371,43 @@ void checkpoint::forget(const std::string& name) const {
   if (!untrained_) forget(tensor(name));
 }
 
+void checkpoint::replace_rows(const std::string& name, index_t first, index_t count, const checkpoint& from,
+                              const std::string& from_name) {
+  const auto plain = [](const checkpoint& c, const std::string& of) -> const tensor_entry& {
+    require(!c.untrained_, "weights that are drawn have no rows to replace");
+    const stored& t = c.tensor(of);
+    require(!t.gguf && !t.part && (t.entry.dtype == "BF16" || t.entry.dtype == "F16" || t.entry.dtype == "F32"),
+            "the checkpoint in ", c.folder_.string(), ": rows of tensor ", shown(of),
+            " cannot be replaced: it must be BF16, F16 or F32 of safetensors, not ", t.entry.dtype,
+            t.gguf ? " of GGUF" : "");
+    return t.entry;
+  };
+  const tensor_entry& source = plain(from, from_name);
+  const tensor_entry& old = plain(*this, name);
+  require(old.shape == source.shape && old.dtype == source.dtype, "tensor ", shown(name), " is ", old.dtype, ' ',
+          shape_text(old.shape), " in ", folder_.string(), " and ", source.dtype, ' ', shape_text(source.shape), " in ",
+          from.folder_.string());
+  require(first >= 0 && count >= 0 && first + count <= old.shape[0], "rows ", first, " to ", first + count,
+          " of tensor ", shown(name), ", which has ", old.shape[0]);
+  stored& t = tensors_.at(name);
+  if (t.own.use_count() != 1) {  // no copy yet, or another checkpoint's too
+    t.own = std::make_shared<std::vector<std::byte>>(t.entry.data, t.entry.data + t.entry.bytes);
+    t.entry.data = t.own->data();
+  }
+  const std::size_t row = t.entry.bytes / static_cast<std::size_t>(t.entry.shape[0]);
+  std::memcpy(t.own->data() + static_cast<std::size_t>(first) * row,
+              source.data + static_cast<std::size_t>(first) * row, static_cast<std::size_t>(count) * row);
+}
+
+void checkpoint::write(const std::filesystem::path& path) const {
+  std::vector<tensor_to_write> list;
+  for (const auto& [name, s] : tensors_)
+    if (!s.part) list.push_back({name, s.entry.dtype, s.entry.shape, std::span(s.entry.data, s.entry.bytes)});
+  write_safetensors(path, std::move(list), {{"format", "pt"}});
+}
+
 void checkpoint::forget(const stored& t) const {
+  if (t.own) return;
   if (!t.gguf) return t.file->forget(t.entry);
   t.gguf->file->forget(t.gguf->tensor);
   if (const auto& values = t.gguf->values) values->file->forget(values->tensor);

@@ -74,6 +74,14 @@ class checkpoint {
   /// Returns a line per file of weights: its name, and what changes when somebody writes to it (size, times, inode).
   std::string file_stamps() const;
 
+  /// Replaces rows [first, first + count) of a tensor by the rows of `from`'s tensor `from_name`; the files stay as
+  /// they are. Throws `error` unless both tensors have one shape and one type, BF16, F16 or F32 of safetensors.
+  void replace_rows(const std::string& name, index_t first, index_t count, const checkpoint& from,
+                    const std::string& from_name);
+
+  /// Writes all tensors of safetensors into one file, as transformers reads it.
+  void write(const std::filesystem::path& path) const;
+
   /// Releases the tensor's pages from this process' memory until it is read again; the system's cache keeps them.
   void forget(const std::string& name) const;
 
@@ -84,6 +92,7 @@ class checkpoint {
     std::shared_ptr<const safetensors_file> file{};
     std::optional<named_tensor> gguf{};
     std::optional<expert_part> part{};
+    std::shared_ptr<std::vector<std::byte>> own{};  ///< a copy with replaced rows, in place of the file's bytes
   };
   const tensor_entry& scales_of(const std::string& name) const;
   const tensor_entry& entry(const std::string& name) const { return tensor(name).entry; }

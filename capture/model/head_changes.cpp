@@ -30,8 +30,15 @@ head_change read_change(const json_value& v, const decoder_description& model) {
       fail(v.where(), ": ", e.what());
     }
   }
-  require(c.ablate + !c.key_slope.empty() + c.keys_as.has_value() == 1, v.where(),
-          ": a change is either \"ablate\": true, or a \"key_slope\", or \"keys_as\" a cache type");
+  if (v.has("restore")) {
+    const std::string part = v["restore"].string();
+    require(part == "query" || part == "shared_keys", v.where(),
+            ": \"restore\" is \"query\" or \"shared_keys\", not \"", printable(part), "\"");
+    c.restore = part == "query" ? restored_part::query : restored_part::shared_keys;
+  }
+  const bool restored = c.restore != restored_part::none;
+  require(c.ablate + !c.key_slope.empty() + c.keys_as.has_value() + restored == 1, v.where(),
+          ": a change is either \"ablate\": true, or a \"key_slope\", or \"keys_as\" a cache type, or \"restore\"");
   return c;
 }
 

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "examples/common/cli.hpp"
@@ -12,6 +14,7 @@
 #include "examples/common/outputs.hpp"
 #include "examples/common/terminal.hpp"
 #include "qkgeom/io/csv.hpp"
+#include "qkgeom/io/whole_number.hpp"
 #include "qkgeom/report/notes.hpp"
 #include "qkgeom/stats/interval.hpp"
 #include "qkgeom/stats/shape.hpp"
@@ -144,6 +147,40 @@ step_figure figure_of(const std::vector<effect>& effects, const std::vector<key>
   return f;
 }
 
+/// The far loss over the number of changed heads, for rankings that are named NAME-COUNT.
+step_figure curves_of(const std::vector<effect>& effects) {
+  constexpr colour colours[] = {palette::blue, palette::vermilion, palette::green, palette::purple};
+  std::map<std::string, std::map<index_t, const effect*>> curves;
+  std::set<index_t> counts;
+  for (const auto& e : effects) {
+    const auto dash = std::min(e.ranking.rfind('-'), e.ranking.size());
+    const auto count = whole_number<index_t>(std::string_view(e.ranking).substr(std::min(dash + 1, e.ranking.size())));
+    if (!count || key{e.measure, e.place} != key{"loss", "far"}) continue;
+    curves[e.ranking.substr(0, dash)][*count] = &e;
+    counts.insert(*count);
+  }
+  step_figure f;
+  f.text = {"Loss of far tokens by the number of heads that are changed",
+            "changed model minus the model as it is, bars: 95 % intervals; dashed: random heads of the same layers", "",
+            "change of the loss (nats per token)"};
+  for (const index_t n : counts) f.steps.push_back(std::to_string(n));
+  std::size_t number = 0;
+  for (const auto& [name, by_count] : curves) {
+    step_figure::series chosen{name, colours[number % 4], {}, {}}, random{"", colours[number % 4], {}, {}, true};
+    for (const index_t n : counts) {
+      const auto found = by_count.find(n);
+      const estimate none{NAN, NAN}, c = found == by_count.end() ? none : found->second->chosen,
+                                     r = found == by_count.end() ? none : found->second->random;
+      chosen.add(c.value, half_width(c));
+      random.add(r.value, half_width(r));
+    }
+    f.lines.push_back(std::move(chosen));
+    if (by_count.begin()->second->random_spread >= 0) f.lines.push_back(std::move(random));
+    ++number;
+  }
+  return f;
+}
+
 /// Effects of the conditions RANKING/chosen/INTERVENTION and RANKING/random-N/INTERVENTION in a folder that
 /// qkgeom evaluate wrote. Throws `error` if a condition lacks documents or probes that others have.
 std::vector<effect> read_effects(const std::filesystem::path& folder) {
@@ -166,10 +203,11 @@ std::vector<effect> read_effects(const std::filesystem::path& folder) {
 void write_effects(output_folder& out, const std::vector<effect>& effects) {
   table_columns<effect> c;
   c.add("ranking", "ranking that chose the heads, as in chosen_heads.csv", &effect::ranking);
-  c.add(
-      "intervention",
-      "`ablate`: the heads' output is 0; `clamp`, `clamp_all`: their keys lose their drift along a, all of their slope",
-      &effect::intervention);
+  c.add("intervention",
+        "`ablate`: the heads' output is 0; `clamp`, `clamp_all`: their keys lose their drift along a, all of their "
+        "slope; "
+        "`restore`: their queries and keys are those of another checkpoint",
+        &effect::intervention);
   c.add("measure", "`loss`, nats per token; `copy`, `lookup`: share of tokens named", &effect::measure);
   c.add("place", "positions: `all`, `near` (first fifth), `far` (last fifth); of probes the distance, tokens",
         &effect::place);
@@ -187,6 +225,7 @@ void write_effects(output_folder& out, const std::vector<effect>& effects) {
   draw(figure_of(effects, {{"loss", "near"}, {"loss", "far"}}, "What changing heads costs: loss near and far",
                  "change of the loss (nats per token)"),
        out.figure("effects_loss"));
+  if (const auto curves = curves_of(effects); curves.steps.size() > 1) draw(curves, out.figure("effects_by_count"));
   if (!probes.empty())
     draw(figure_of(effects, probes, "What changing heads costs: finding again what stood before",
                    "change of the share that is named"),

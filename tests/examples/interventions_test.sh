@@ -117,3 +117,53 @@ refused "no head 9.0" evaluate --model "$checkpoint" "${documents[@]}" --out "$w
   --conditions <(echo '{"conditions": [{"name": "a", "changes": [{"head": "9.0", "ablate": true}]}]}')
 refused "--records needs" evaluate --model "$checkpoint" "${documents[@]}" --out "$work/x" --records "$model/records.json"
 refused "nothing to evaluate" evaluate --model "$checkpoint" --out "$work/x"
+
+# choose_restored.py on a model of which two units differ from another: both rankings name them first, and each random set is
+# of the chosen layers. Curves over the counts are drawn.
+other=$model/stage3-step-150
+cat >"$work/two.json" <<'END'
+{"conditions": [{"name": "two", "changes": [{"head": "1.5", "restore": "shared_keys"}, {"head": "6.0", "restore": "shared_keys"}]}]}
+END
+run evaluate --model "$checkpoint" --restore-from "$other" --conditions "$work/two.json" --write "$work/mixed"
+for name in stage2-step-1400 mixed; do
+  folder=$model/$name
+  [[ -d $folder ]] || folder=$work/$name
+  run capture --model "$folder" --tokenizer "$model/tokenizer.json" "${documents[@]}" --sampler all --pre-rope --out "$work/all-$name"
+  run grip "$work/all-$name" --no-figures --out "$work/grip-$name"
+done
+python3 -B "$QKGEOM_SOURCE/examples/interventions/choose_restored.py" "$checkpoint" "$work/mixed" "$work/grip-stage2-step-1400" \
+  "$work/grip-mixed" "$work/mend" --counts 1,2 --random 3 || bad "choose_restored.py"
+python3 -B - "$work" <<'END' || failures=$((failures + 1))
+import csv, json, math, sys
+work = sys.argv[1]
+conditions = {c["name"]: [x["head"] for x in c["changes"]] for c in json.load(open(f"{work}/mend/conditions.json"))["conditions"]}
+scores = {f"{r['layer']}.{r['q_head']}": r for r in csv.DictReader(open(f"{work}/mend/restored_heads.csv"))}
+grip = lambda name: list(csv.DictReader(open(f"{work}/grip-{name}/grip_heads.csv")))
+bad = []
+if conditions["weights-2/chosen/restore"] != ["1.4", "6.0"]:
+    bad.append(f"weights: {conditions['weights-2/chosen/restore']}")
+for head, r in scores.items():
+    if (float(r["weights"]) > 0) != (head in ("1.4", "6.0")):
+        bad.append(f"{head}: weights changed by {r['weights']}")
+    layer, key = (int(x) for x in (r["layer"], r["k_head"]))
+    falls = [float(o["winner_8"]) + float(o["matched_8"]) + float(o["reach"]) / 512 - float(n["winner_8"]) -
+             float(n["matched_8"]) - float(n["reach"]) / 512
+             for o, n in zip(grip("stage2-step-1400"), grip("mixed")) if (int(o["layer"]), int(o["k_head"])) == (layer, key)]
+    if len(falls) != 4 or abs(math.fsum(falls) / 4 - float(r["geometry"])) > 1e-12:
+        bad.append(f"{head}: geometry {r['geometry']}, not {math.fsum(falls) / 4}")
+best = sorted(scores, key=lambda h: -float(scores[h]["geometry"]))[:2]
+if conditions["geometry-2/chosen/restore"] != sorted(best) or conditions["geometry-1/chosen/restore"] != best[:1]:
+    bad.append(f"geometry: {conditions['geometry-2/chosen/restore']}, not {best}")
+for ranking in ("geometry-2", "weights-2"):
+    layers = [h[0] for h in conditions[f"{ranking}/chosen/restore"]]
+    if any([h[0] for h in conditions[f"{ranking}/random-{n}/restore"]] != layers for n in (1, 2, 3)):
+        bad.append(f"{ranking}: random heads of other layers")
+if len(conditions) != 2 * 2 * 4 + 1 + 16:
+    bad.append(f"{len(conditions)} conditions")
+print("\n".join(f"FAILED: {b}" for b in bad))
+sys.exit(bool(bad))
+END
+run evaluate --model "$checkpoint" --restore-from "$other" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 64 \
+  --conditions "$work/mend/conditions.json" --out "$work/mended"
+run interventions "$work/mended" --out "$work/mended-effects"
+wrote "$work/mended-effects" columns.csv effects.csv $(both effects_loss effects_by_count)
