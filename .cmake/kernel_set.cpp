@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The kernels of the CPU for one instruction set (qkgeom_kernel_sets.cmake), which the function QKGEOM_KERNEL_SET
-// gives.
+// Kernels of the CPU for one instruction set (qkgeom_kernel_sets.cmake), given by the function QKGEOM_KERNEL_SET.
 #include "qkgeom/backend/detail/cpu/primitive_bodies.hpp"
 #include "qkgeom/linalg/detail/products.hpp"
 #include "qkgeom/linalg/detail/scores.hpp"

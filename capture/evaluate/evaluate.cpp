@@ -76,14 +76,14 @@ std::vector<condition> all_conditions(const evaluation_options& options, const d
     for (auto& c : read_conditions(options.conditions, model)) {
       require(c.name != "none", options.conditions.string(), ": \"none\" names the model as it is");
       for (const auto& change : c.changes)
-        require(change.restore == restored_part::none || !options.restore_from.empty(), options.conditions.string(),
-                ": condition \"", printable(c.name), "\" restores heads; --restore-from must name their model");
+        require(!change.restore || !options.restore_from.empty(), options.conditions.string(), ": condition \"",
+                printable(c.name), "\" restores heads; --restore-from must name their model");
       conditions.push_back(std::move(c));
     }
   return conditions;
 }
 
-/// The forward pass of each condition: over the model's weights, or with heads restored.
+/// Makes the forward pass of each condition: over the model's weights, or with heads restored.
 class changing_pass {
  public:
   changing_pass(const evaluation_options& options, const decoder_description& model, const checkpoint& weights,
@@ -98,7 +98,7 @@ class changing_pass {
 
   forward_pass& of(const condition& c) {
     const bool restores = std::any_of(c.changes.begin(), c.changes.end(),
-                                      [](const head_change& change) { return change.restore != restored_part::none; });
+                                      [](const head_change& change) { return change.restore.has_value(); });
     if (restores || mixed_) {
       pass_.reset();
       mixed_.reset();

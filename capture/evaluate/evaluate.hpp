@@ -12,7 +12,7 @@ namespace qkgeom {
 struct evaluation_options {
   capture_options capture{};             ///< model, tokenizer, documents, context, dtype, RoPE, threads, out
   std::filesystem::path conditions{};    ///< see `read_conditions`; empty: the unchanged model alone
-  std::filesystem::path restore_from{};  ///< model whose weights conditions restore; empty: none restores
+  std::filesystem::path restore_from{};  ///< model whose weights conditions restore; empty: no condition does
   std::filesystem::path records{};       ///< see `read_record_words`; empty: no lookup probes
   std::vector<index_t> distances{};      ///< distances of the probes, in tokens
   index_t trials = 20;                   ///< probes per kind and distance

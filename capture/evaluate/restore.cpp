@@ -33,7 +33,7 @@ struct layer_heads {
 std::map<index_t, layer_heads> heads_of(const decoder_description& model, const condition& c) {
   std::map<index_t, layer_heads> layers;
   for (const head_change& change : c.changes) {
-    if (change.restore == restored_part::none) continue;
+    if (!change.restore) continue;
     const auto [layer, head] = change.head;
     layers[layer].query.insert(head);
     if (change.restore == restored_part::query) continue;
@@ -99,7 +99,7 @@ void write_restored(const evaluation_options& options, const fs::path& folder, s
   require(!options.capture.model.untrained, "--write needs weights that are read, not --untrained");
   const decoder_description d = describe(in_safetensors(model));
   const auto conditions = read_conditions(options.conditions, d);
-  const auto restores = [](const head_change& c) { return c.restore != restored_part::none; };
+  const auto restores = [](const head_change& c) { return c.restore.has_value(); };
   require(conditions.size() == 1 && std::all_of(conditions[0].changes.begin(), conditions[0].changes.end(), restores),
           options.conditions.string(), ": --write needs one condition, whose changes are all \"restore\"");
   const checkpoint mixed = restoring(d, options.restore_from).restored(checkpoint(model), conditions[0], notes);

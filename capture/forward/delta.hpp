@@ -11,8 +11,8 @@ namespace qkgeom::device_kernels {
 /// state fades and its learning rate.
 template <class T>
 struct convolve_rows {
-  /// (rows, width): queries, keys, values, gates of values, learning (of a delta net), keeping; `kernel` - 1 rows
-  /// before
+  /// (rows, width) with `kernel` - 1 rows before: queries, keys, values, gates of values, learning (delta nets),
+  /// keeping
   const T* from;
   delta_description net;
   const float *weights, *keep_bias, *keep_log;  ///< (channels, kernel), (value heads), (value heads)
@@ -66,8 +66,8 @@ struct convolve_rows {
   }
 };
 
-/// Runs a value head over its rows in order: the state (key_dim, value_dim) fades, learns the value of the key, in a
-/// delta net less what it knows of it, and answers the query.
+/// Runs a value head over its rows in order: the state (key_dim, value_dim) fades, learns the value of the key (in a
+/// delta net less the value that it gives already), and answers the query.
 template <class T>
 struct delta_rule {
   const float* rows;  ///< (count, net.state_width()) from `convolve_rows`
@@ -154,7 +154,7 @@ struct gate_answers {
 /// Convolves the products of two rows over the last tokens and multiplies by a third (LFM).
 template <class T>
 struct convolve_products {
-  const T* from;  ///< (rows, 3 values): a first row, the one that multiplies last, a second; `kernel` - 1 rows before
+  const T* from;  ///< (rows, 3 values) with `kernel` - 1 rows before: factor, factor of the result, factor
   delta_description net;
   const float* weights;  ///< (values, kernel)
   T* to;                 ///< (rows, values)

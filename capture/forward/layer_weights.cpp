@@ -149,7 +149,7 @@ class slice_list {
       convolution("conv.conv.weight", n.values(), 0, n.values(), to.delta, 0);
       return linear("conv.out_proj", model_.hidden, n.values(), false, to.output);
     }
-    const std::string own = "linear_attn.", norm = n.all_apart ? "o_norm" : "norm";
+    const std::string own = "linear_attn.";
     if (n.by_key_head) {
       key_heads_of_delta(to.qkv);
     } else if (n.all_apart) {
@@ -174,7 +174,7 @@ class slice_list {
     if (!n.all_apart) convolution(own + "conv1d.weight", n.channels(), 0, n.channels(), to.delta, 0);
     vector(own + "dt_bias", n.value_heads, to.delta.keep_bias);
     vector(own + "A_log", n.value_heads, to.delta.keep_log);
-    vector(own + norm + ".weight", n.value_dim, to.delta.norm);
+    vector(own + (n.all_apart ? "o_norm" : "norm") + ".weight", n.value_dim, to.delta.norm);
     linear(own + (n.all_apart ? "o_proj" : "out_proj"), model_.hidden, n.values(), false, to.output);
   }
   void latent(latent_weights& to) {

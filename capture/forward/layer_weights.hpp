@@ -76,7 +76,7 @@ struct tensor_rows {
 };
 
 /// Finds rows [first, first + count) of a layer's queries and keys (the queries of all heads, then the keys) in the
-/// checkpoint: of weights and biases, and of norms that have weights of their own for each head.
+/// checkpoint: rows of weights and biases, and of norms that have their own weights for each head.
 std::vector<tensor_rows> query_key_rows(const decoder_description& model, const std::string& prefix, index_t layer,
                                         index_t first, index_t count);
 

@@ -21,8 +21,6 @@ void require_same_heads(const decoder_description& model, const std::vector<inde
           "a capture holds layers of one kind, such as --layers ", ranges_text(alike));
 }
 
-}  // namespace
-
 /// Returns what a model has in place of attention, in the singular and the plural.
 std::pair<const char*, const char*> name_of_nets(const decoder_description& model) {
   switch (model.delta ? model.delta->kind : net_kind::delta) {
@@ -34,6 +32,8 @@ std::pair<const char*, const char*> name_of_nets(const decoder_description& mode
       return {"a gated delta net", "are gated delta nets"};
   }
 }
+
+}  // namespace
 
 std::string left_out_text(const decoder_description& model, const selection_options& options) {
   if (!options.layers.empty()) return {};

@@ -16,7 +16,7 @@ namespace qkgeom {
 struct capture_backend {
   moment_function moments{};  ///< needed if the options ask for moments
   forward_pass_factory forward = cpu_forward_pass();
-  std::string arithmetic{};  ///< what multiplies matrices, in words, noted before the first document; may be empty
+  std::string arithmetic{};  ///< a note on products and kernels before the first document; may be empty
 };
 
 struct capture_summary {

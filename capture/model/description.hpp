@@ -103,7 +103,7 @@ struct latent_description {
   static constexpr double eps = 1e-6;  ///< of the latent rows' norms
 };
 
-/// What a layer has in place of attention.
+/// Kinds of nets in place of attention.
 enum class net_kind {
   delta,        ///< a gated delta net (Yang et al. 2024): the state learns by how far it was off
   state_space,  ///< Mamba 2 (Dao and Gu 2024): the state learns each value whole, and the answer has a share of it
@@ -111,8 +111,8 @@ enum class net_kind {
 };
 
 /// A net in place of attention: each value head keeps a state (key_dim, value_dim) that fades and learns with each
-/// token; queries, keys and values are first convolved over the last tokens. A state space calls them C, B and x, and
-/// its heads of keys groups. A convolution has values of one head alone.
+/// token; queries, keys and values are first convolved over the last tokens. Mamba calls them C, B and x, and the key
+/// heads groups. A convolution has one value head and no keys.
 struct delta_description {
   index_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
   index_t kernel = 4;        ///< tokens of the convolution, the current one included

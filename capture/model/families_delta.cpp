@@ -130,7 +130,7 @@ decoder_description read_olmo_hybrid(const json_value& config) {
   return model;
 }
 
-/// Reads LFM3: gated convolutions, and attention with a gate per head; all outputs are normed too.
+/// Reads LFM3: gated convolutions, and attention with a gate per head; outputs have norms too.
 decoder_description read_lfm3(const json_value& config) {
   decoder_description model = read_shape(config, {.hidden = 2048,
                                                   .feed_forward = 7680,

@@ -39,7 +39,7 @@ double growth_of_scores(const json_value& config) {
   return m * m;
 }
 
-/// Reads a model with latent attention but for its experts.
+/// Reads all but the experts of a model with latent attention.
 decoder_description read_latent_model(const json_value& config, const family_defaults& defaults) {
   const latent_description latent = read_latent(config);
   nlohmann::json plain = config.raw();

@@ -96,7 +96,7 @@ std::optional<query_growth> read_growth(const json_value& config, const json_val
 /// Reads Mistral Small 4, which Mistral 3 may hold as its text model.
 decoder_description read_mistral4(const json_value& config);
 
-/// Reads the state spaces of a model (Mamba 2), for which `model` gives the hidden size.
+/// Reads the state spaces (Mamba 2) of a model, whose hidden size and activation `model` holds.
 delta_description read_state_space(const json_value& config, const decoder_description& model);
 
 /// Reads OLMo 2, whose norms and attention its successors share.

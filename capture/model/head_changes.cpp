@@ -36,8 +36,7 @@ head_change read_change(const json_value& v, const decoder_description& model) {
             ": \"restore\" is \"query\" or \"shared_keys\", not \"", printable(part), "\"");
     c.restore = part == "query" ? restored_part::query : restored_part::shared_keys;
   }
-  const bool restored = c.restore != restored_part::none;
-  require(c.ablate + !c.key_slope.empty() + c.keys_as.has_value() + restored == 1, v.where(),
+  require(c.ablate + !c.key_slope.empty() + c.keys_as.has_value() + c.restore.has_value() == 1, v.where(),
           ": a change is either \"ablate\": true, or a \"key_slope\", or \"keys_as\" a cache type, or \"restore\"");
   return c;
 }

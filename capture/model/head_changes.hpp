@@ -14,7 +14,6 @@ namespace qkgeom {
 
 /// Weights of a query head that come from another checkpoint.
 enum class restored_part {
-  none,
   query,       ///< its query projection
   shared_keys  ///< the projections of its key head and of all query heads that read it
 };
@@ -26,7 +25,7 @@ struct head_change {
   std::vector<double> key_slope{};      ///< (d) per token; not empty: the head sees keys k - key_slope (t - centre)
   double centre = 0;                    ///< tokens
   std::optional<cache_type> keys_as{};  ///< the head sees keys rounded by a cache of this type
-  restored_part restore = restored_part::none;
+  std::optional<restored_part> restore{};
 };
 
 /// A name and the changes that are made together under it.

@@ -13,8 +13,8 @@ namespace qkgeom {
 
 /// Weights of a model before its training: matrices and embeddings are independent normal draws with mean 0 and one
 /// standard deviation, norms multiply by 1, biases are 0, as transformers initialises every family read here; sinks and
-/// biases of routers (GPT-OSS) are drawn too; a delta net fades by uniform draws (Qwen 3.5), with offsets by draws in
-/// OLMo Hybrid. Entry i of a tensor depends on the seed, the tensor's name and i alone.
+/// biases of routers (GPT-OSS) are drawn too; the fading of delta nets (Qwen 3.5) and its offsets (OLMo Hybrid) are
+/// drawn too. Entry i of a tensor depends on the seed, the tensor's name and i alone.
 class untrained_weights {
  public:
   /// Takes names of tensors and the form of norms from `model`; `deviation` is config.json's initializer_range.

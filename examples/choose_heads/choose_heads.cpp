@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Chooses heads to change in the forward pass: those at the ends of plasticity, AP_drop, bias or any column of a table
-// of heads, and random heads.
+// Chooses heads to change in the forward pass: heads at the ends of plasticity, AP_drop, bias or any column of a table,
+// and random heads.
 #include <array>
 #include <cmath>
 #include <filesystem>
@@ -147,6 +147,23 @@ std::vector<std::size_t> matched(const std::vector<candidate>& heads, const std:
   return members;
 }
 
+/// Reads the table's columns into the heads. Throws `error` if a head has several rows.
+void add_columns(std::vector<candidate>& heads, const choice_arguments& choice) {
+  const auto csv = read_csv(choice.table);
+  std::map<head_id, std::size_t> row_of;
+  const auto layers = csv.numbers("layer"), q_heads = csv.numbers("q_head");
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    row_of.emplace(head_id{static_cast<index_t>(layers[i]), static_cast<index_t>(q_heads[i])}, i);
+  require(row_of.size() == layers.size(), choice.table.string(), ": a head has several rows");
+  for (const auto& name : choice.columns) {
+    const auto values = csv.numbers(name);
+    for (auto& c : heads) {
+      const auto row = row_of.find(c.head);
+      c.of_table.push_back(row == row_of.end() ? NAN : values[row->second]);
+    }
+  }
+}
+
 /// Reads every head of the capture under the first query model. Throws `error`, before it reads rows, if there are too
 /// few heads for the choice.
 std::vector<candidate> read_candidates(const arguments& a, const choice_arguments& choice) {
@@ -165,26 +182,13 @@ std::vector<candidate> read_candidates(const arguments& a, const choice_argument
                  [&](const auto& layer, const auto& rows, const auto& moments) {
                    add_layer(cpu, layer, rows, moments, options, source.manifest().context_length, heads);
                  });
-  if (choice.table.empty()) return heads;
-  const auto csv = read_csv(choice.table);
-  std::map<head_id, std::size_t> row_of;
-  const auto layers = csv.numbers("layer"), q_heads = csv.numbers("q_head");
-  for (std::size_t i = 0; i < layers.size(); ++i)
-    row_of.emplace(head_id{static_cast<index_t>(layers[i]), static_cast<index_t>(q_heads[i])}, i);
-  require(row_of.size() == layers.size(), choice.table.string(), ": a head has several rows");
-  for (const auto& name : choice.columns) {
-    const auto values = csv.numbers(name);
-    for (auto& c : heads) {
-      const auto row = row_of.find(c.head);
-      c.of_table.push_back(row == row_of.end() ? NAN : values[row->second]);
-    }
-  }
+  if (!choice.table.empty()) add_columns(heads, choice);
   return heads;
 }
 
-/// For each of `choice.rankings` and `choice.columns` its first `count` heads, but at most a quarter of each layer's;
-/// and `random` sets drawn from the other heads, with equally many in each layer, the same whichever rankings are asked
-/// for. Throws `error` if there are too few heads.
+/// Chooses the first `count` heads of each of `choice.rankings` and `choice.columns`, but at most a quarter of each
+/// layer's, and draws `random` sets from the other heads, with equally many in each layer; the draws do not depend on
+/// the rankings that are asked for. Throws `error` if there are too few heads.
 std::vector<head_set> choose_heads(const std::vector<candidate>& heads, const choice_arguments& choice,
                                    std::uint64_t seed) {
   std::vector<std::function<double(const candidate&)>> values{
@@ -192,11 +196,10 @@ std::vector<head_set> choose_heads(const std::vector<candidate>& heads, const ch
       [](const candidate& c) { return c.plasticity[0].overall.value; },
       [](const candidate& c) { return c.plasticity[0].drop.value; },
       [](const candidate& c) { return std::abs(c.bias_context); }};
-  std::vector<std::string> names(ranking_names.begin(), ranking_names.end()), wanted = choice.rankings;
+  std::vector<std::string> names(ranking_names.begin(), ranking_names.end());
   for (std::size_t i = 0; i < choice.columns.size(); ++i) {
     values.push_back([i](const candidate& c) { return c.of_table[i]; });
     names.push_back(choice.columns[i]);
-    wanted.push_back(choice.columns[i]);
   }
   std::map<index_t, index_t> quota;  // by layer
   for (const auto& c : heads) ++quota[c.head.layer];
@@ -205,7 +208,9 @@ std::vector<head_set> choose_heads(const std::vector<candidate>& heads, const ch
   for (std::size_t r = 0; r < names.size(); ++r) {
     const std::string& name = names[r];
     const auto& value = values[r];
-    if (std::find(wanted.begin(), wanted.end(), name) == wanted.end()) continue;
+    if (r < ranking_names.size() &&
+        std::find(choice.rankings.begin(), choice.rankings.end(), name) == choice.rankings.end())
+      continue;
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < heads.size(); ++i)
       if (!std::isnan(value(heads[i]))) order.push_back(i);
@@ -220,7 +225,9 @@ std::vector<head_set> choose_heads(const std::vector<candidate>& heads, const ch
         ++taken[heads[i].head.layer];
       }
     require(!order.empty(), "no head has a number to be ranked by, ", name,
-            ": its query buckets have no pairs of earlier keys; --bucket-size makes narrower ones");
+            r < ranking_names.size()
+                ? ": its query buckets have no pairs of earlier keys; --bucket-size makes narrower ones"
+                : "");
     require_enough(choice, static_cast<index_t>(chosen.size()), static_cast<index_t>(order.size()));
     sets.push_back({name, 0, chosen});
     for (index_t n = 1; n <= choice.random; ++n)

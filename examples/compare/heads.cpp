@@ -95,6 +95,40 @@ bool changed(const head_change& c) { return c.part == change_part::total && c.ra
 
 std::string short_name(const head_place& h) { return std::to_string(h.layer) + "." + std::to_string(h.q_head); }
 
+/// Draws the differences in the longest context, in standard errors.
+map_figure map_of(const head_comparison& pair) {
+  const index_t context = pair.changes.back().context;
+  const auto changes_of = [&](const char* number) {
+    std::vector<const head_change*> found;
+    for (const auto& x : pair.changes)
+      if (x.number == number && x.context == context && x.part == change_part::total) found.push_back(&x);
+    return found;
+  };
+  model_report places;
+  for (const auto* x : changes_of(compared_columns[0])) {
+    auto& h = places.heads.emplace_back();
+    h.layer = x->head.layer;
+    h.q_head = x->head.q_head;
+    h.rope = x->head.rope;
+  }
+  map_figure f;
+  f.text = {"Which heads changed",
+            pair.model + " less " + pair.less + ", in " + grouped(context) + " tokens; differences in standard errors",
+            "query head", "layer"};
+  for (const char* number : {"bias_context_logits", "ap_drop", "winner_8", "matched_8"}) {
+    const auto shown = changes_of(number);
+    if (shown.empty()) continue;
+    f.panels.push_back({number, cells_of(places, f, [&](const head_report& h) {
+                          const auto& d = shown[static_cast<std::size_t>(&h - places.heads.data())]->difference;
+                          return d.error > 0 ? d.value / d.error : no_value;
+                        })});
+  }
+  f.diverge_to(6);
+  f.digits = 0;
+  f.scale_label = "standard errors";
+  return f;
+}
+
 }  // namespace
 
 head_comparison compare_heads(const arguments& a, const analysis_options& options, index_t context,
@@ -129,8 +163,9 @@ void write_head_changes(output_folder& out, const std::vector<head_comparison>& 
     const head_change* change;
   };
   table_columns<row> c;
-  c.of(&row::pair).add("model", "label of model A", &head_comparison::model);
-  c.of(&row::pair).add("less", "label of model B", &head_comparison::less);
+  c.of(&row::pair)
+      .add("model", "label of model A", &head_comparison::model)
+      .add("less", "label of model B", &head_comparison::less);
   c.of(&row::change)
       .add("layer", "number of the layer", [](auto& x) { return x.head.layer; })
       .add("q_head", "number of the query head", [](auto& x) { return x.head.q_head; })
@@ -170,37 +205,9 @@ void write_head_changes(output_folder& out, const std::vector<head_comparison>& 
                         {"difference", x.difference.value},
                         {"rate", x.rate}});
   write_text(out.table("changed_heads.json"), list.dump(1) + "\n");
-  for (const auto& pair : pairs) {
-    if (pair.changes.empty()) continue;
-    map_figure f;
-    const index_t context = pair.changes.back().context;
-    f.text = {
-        "Which heads changed",
-        pair.model + " less " + pair.less + ", in " + grouped(context) + " tokens; differences in standard errors",
-        "query head", "layer"};
-    model_report places;
-    for (const auto& x : pair.changes)
-      if (x.number == pair.changes[0].number && x.context == pair.changes[0].context && x.part == change_part::total) {
-        auto& h = places.heads.emplace_back();
-        h.layer = x.head.layer;
-        h.q_head = x.head.q_head;
-        h.rope = x.head.rope;
-      }
-    for (const char* number : {"bias_context_logits", "ap_drop", "winner_8", "matched_8"}) {
-      std::vector<const head_change*> shown;
-      for (const auto& x : pair.changes)
-        if (x.number == number && x.context == context && x.part == change_part::total) shown.push_back(&x);
-      if (shown.empty()) continue;
-      f.panels.push_back({number, cells_of(places, f, [&](const head_report& h) {
-                            const auto& d = shown[static_cast<std::size_t>(&h - places.heads.data())]->difference;
-                            return d.error > 0 ? d.value / d.error : no_value;
-                          })});
-    }
-    f.diverge_to(6);
-    f.digits = 0;
-    f.scale_label = "standard errors";
-    draw(f, out.figure("head_differences_of_" + file_name_of(pair.model + "_less_" + pair.less)));
-  }
+  for (const auto& pair : pairs)
+    if (!pair.changes.empty())
+      draw(map_of(pair), out.figure("head_differences_of_" + file_name_of(pair.model + "_less_" + pair.less)));
 }
 
 void print_head_changes(printer& out, const std::vector<head_comparison>& pairs) {

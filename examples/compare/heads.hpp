@@ -10,8 +10,8 @@
 
 namespace qkgeom::examples {
 
-/// What makes up the difference of two models of unlike rotary embeddings: the other embedding on the same rows from
-/// before it, and the other rows. `total` is their sum.
+/// Parts of the difference of two models with unlike rotary embeddings: the other embedding on the same rows, and the
+/// other rows. `total` is their sum.
 enum class change_part { total, frequencies, statistics };
 
 /// How a number of a head differs between two models.
@@ -22,7 +22,7 @@ struct head_change {
   change_part part = change_part::total;
   double value = NAN, less_value = NAN;
   head_estimate difference;
-  double p = NAN, rate = NAN;  ///< of the difference being 0; adjusted for the number of heads
+  double p = NAN, rate = NAN;  ///< `two_sided_p` of the difference; `false_discovery_rates` over heads
   head_class is{}, was{};
 };
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Statistics of heads as files that other tools read: methods for small key-value caches, and monitors of training.
-#include <algorithm>
 #include <iostream>
 
 #include "examples/common/cli.hpp"

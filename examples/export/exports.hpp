@@ -30,21 +30,21 @@ struct export_arguments {
 /// the rows are from before the rotary embedding, which must be one for all layers and turn the whole head.
 void export_triattention(output_folder& out, const arguments& a, const export_arguments& choice);
 
-/// tria.bin, version 2 of the calibration that ports of TriAttention to llama.cpp read (TRIA_FORMAT.md of
+/// Writes tria.bin, version 2 of the calibration that ports of TriAttention to llama.cpp read (TRIA_FORMAT.md of
 /// triattention-ggml), little-endian: a header of 64 bytes (magic 0x54524941, version, layers, query heads, key heads,
 /// rotary channels, planes as u32; base of the rotary embedding and its attention factor as f32; zeros), a factor of
 /// each layer's budget as f32, and per layer and query head four arrays of f32 over planes: q_mean_real, q_mean_imag,
-/// q_abs_mean, mrl = |mean of z_j| / mean of |z_j|. A layer's factor is 2 - m over its mean, m being the mean mrl of
-/// each head's two planes with the longest queries, as that project's calibration has it. Also triattention.csv and
-/// origin.json. Throws `error` unless the rows are from before the rotary embedding, which must have one base, no
-/// scaling, and be in every captured layer, and each captured layer has all heads.
+/// q_abs_mean, mrl = |mean of z_j| / mean of |z_j|. A layer's factor is 2 - m over the mean of this over layers, m
+/// being the mean mrl of each head's two planes with the longest queries, as in that project's calibration. Writes
+/// triattention.csv and origin.json too. Throws `error` unless the rows are from before the rotary embedding, which
+/// must have one base, no scaling, and be in every captured layer, and each captured layer has all heads.
 void export_tria(output_folder& out, const arguments& a, const export_arguments& choice);
 
-/// rope_profiler.json, as rope-profiler's MonitorConfig.from_dict reads it: of the query heads with a rotary embedding
-/// the twentieth (rounded up) whose r_H varies most over documents. r_H is the norm of the score's coefficients
-/// |z_q| |z_k| in planes that turn by `least_turn` radians or more over the context, over their norm in all planes; a
-/// mean over the document's queries, each with one of the captured keys before it. Also rope_profiler.csv,
-/// with errors over documents, and origin.json. Throws `error` unless the rows are from before the rotary embedding and
+/// Writes rope_profiler.json, as rope-profiler's MonitorConfig.from_dict reads it: the twentieth (rounded up) of the
+/// query heads with a rotary embedding whose r_H varies most over documents. r_H is the norm of the score's
+/// coefficients |z_q| |z_k| in planes that turn by `least_turn` radians or more over the context, over their norm in
+/// all planes; a mean over the document's queries, each with one captured key before it. Writes rope_profiler.csv, with
+/// errors over documents, and origin.json too. Throws `error` unless the rows are from before the rotary embedding and
 /// of two documents or more.
 void export_rope_profiler(output_folder& out, const arguments& a, const export_arguments& choice);
 
@@ -96,7 +96,7 @@ inline std::vector<std::pair<std::string, std::string>> provenance_of(const capt
   return facts;
 }
 
-/// Writes origin.json: `provenance_of` and the documents' name, for files without a place for them.
+/// Writes origin.json: `provenance_of` and the documents' name, beside files that have no place for them.
 inline void write_origin(output_folder& out, const capture_set& source, const export_arguments& choice) {
   json facts{{"documents", choice.texts}};
   for (const auto& [name, fact] : provenance_of(source)) facts[name] = fact;

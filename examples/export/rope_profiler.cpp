@@ -23,17 +23,13 @@ struct profiled_head {
   bool chosen = false;
 
   void finish() {
-    std::vector<double> means, without;
-    double sum = 0;
-    for (const auto& [document, s] : documents) sum += means.emplace_back(s.first / s.second);
+    std::vector<double> means;
+    for (const auto& [document, s] : documents) means.push_back(s.first / s.second);
     const auto n = static_cast<double>(means.size());
     require(n > 1, "rope-profiler's heads are chosen by their variance over documents; this capture has ",
             means.size());
-    for (const double m : means) {
-      without.push_back((sum - m) / (n - 1));
-      variance += (m - sum / n) * (m - sum / n) / (n - 1);
-    }
-    share = jackknife(sum / n, without);
+    share = ratio_of_sums(means, std::vector<double>(means.size(), 1));
+    for (const double m : means) variance += (m - share.value) * (m - share.value) / (n - 1);
   }
 };
 

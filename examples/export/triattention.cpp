@@ -79,9 +79,9 @@ struct captured_planes {
   std::vector<head_planes> heads;  ///< of these layers, in their order
 };
 
-/// Reads the planes of every head in a layer with a rotary embedding, and writes triattention.csv. Throws `error`
-/// unless the rows are from before that embedding, which must be one for all layers, and the same for all documents.
-captured_planes read_planes(output_folder& out, const capture_set& source) {
+/// Reads the planes of every head in a layer with a rotary embedding. Throws `error` unless the rows are from before
+/// that embedding, which must be one for all layers, and the same for all documents.
+captured_planes read_planes(const capture_set& source) {
   require_before_rope(source);
   const auto& manifest = source.manifest();
   const std::string where = source.captures()[0].path().string();
@@ -110,7 +110,10 @@ captured_planes read_planes(output_folder& out, const capture_set& source) {
   }
   bar.done();
   require(first.has_value(), where, " has no layer with a rotary embedding");
+  return {*std::move(first), std::move(heads)};
+}
 
+void write_planes(output_folder& out, const captured_planes& found) {
   struct row {
     const head_planes* head;
     index_t plane;
@@ -129,11 +132,10 @@ captured_planes read_planes(output_folder& out, const capture_set& source) {
   c.add("q_abs_mean", "mean of sqrt(x^2 + y^2)", [](auto& r) { return r.total->size / r.head->queries; });
   c.add("concentration", "length of the mean over mean length, 0 to 1", [](auto& r) { return r.total->concentration; });
   out.write("triattention.csv", std::move(c).with_rows([&](const auto& f) {
-    for (const auto& head : heads)
+    for (const auto& head : found.heads)
       for (std::size_t j = 0; j < head.planes.size(); ++j)
-        f(row{&head, static_cast<index_t>(j), first->inv_freq[j], &head.planes[j]});
+        f(row{&head, static_cast<index_t>(j), found.rope.inv_freq[j], &head.planes[j]});
   }));
-  return {*std::move(first), std::move(heads)};
 }
 
 /// The means that both files hold as f32, each (planes).
@@ -161,7 +163,7 @@ double base_of(const captured_rope& rope, const std::string& where) {
   return base;
 }
 
-/// Returns by layer the mean over heads of the mean concentration in the two planes with the longest queries.
+/// Returns for each layer the mean concentration, over heads, in the two planes with the longest queries.
 std::map<index_t, double> concentration_of(const std::vector<head_planes>& heads) {
   std::map<index_t, std::pair<double, double>> sums;
   for (const auto& head : heads) {
@@ -193,7 +195,8 @@ void export_triattention(output_folder& out, const arguments& a, const export_ar
       require(rope->rotary_dim == manifest.model.head_dim, source.captures()[0].path().string(), ": layer ", info.layer,
               " turns ", rope->rotary_dim, " of ", manifest.model.head_dim,
               " coordinates of a head, but TriAttention reads planes of whole heads");
-  const auto found = read_planes(out, source);
+  const auto found = read_planes(source);
+  write_planes(out, found);
   torch_value::list sampled_heads, inv_freq;
   torch_value::dict stats;
   for (const auto& head : found.heads) {
@@ -244,15 +247,17 @@ void export_tria(output_folder& out, const arguments& a, const export_arguments&
   if (!absent.empty())
     choice.note("the capture lacks layers" + absent +
                 ": they are zeros in the file, which is right only where layers have no keys (delta nets)");
-  const auto found = read_planes(out, source);
+  const auto found = read_planes(source);
   const auto& rope = found.rope;
+  const double base = base_of(rope, where);
+  write_planes(out, found);
   const auto planes = rope.rotary_dim / 2;
   std::vector<std::uint32_t> words;  // all fields have four bytes
   const auto add = [&](double x) { words.push_back(std::bit_cast<std::uint32_t>(static_cast<float>(x))); };
   for (const index_t x : {index_t{0x54524941}, index_t{2}, model.n_layers, model.n_query_heads, model.n_key_heads,
                           rope.rotary_dim, planes})
     words.push_back(static_cast<std::uint32_t>(x));
-  add(base_of(rope, where));
+  add(base);
   add(rope.attention_factor);
   words.resize(16);  // the header's 64 bytes
   std::vector<double> scale(static_cast<std::size_t>(model.n_layers), 1);

@@ -33,10 +33,7 @@ int main(int argc, char** argv) {
   app.add_option("--actual", choice.actual,
                  "Captures of long documents, to count the same there and hold the prediction against");
   return run_main(argc, argv, app, a, [&] {
-    const auto found = find_grip(
-        a, choice,
-        analyse_set(a, open_captures(a), {.geometry = false, .plasticity = false, .empirical = false, .heatmap = false},
-                    "Reading"));
+    const auto found = find_grip(a, choice);
     output_folder folder(a.out, a.figures);
     write_notes(folder, found.whole);
     write_grip(folder, found);

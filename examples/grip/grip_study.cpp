@@ -228,4 +228,11 @@ grip_study find_grip(const arguments& a, const grip_arguments& choice, analysed 
   return found;
 }
 
+grip_study find_grip(const arguments& a, const grip_arguments& choice) {
+  return find_grip(
+      a, choice,
+      analyse_set(a, open_captures(a), {.geometry = false, .plasticity = false, .empirical = false, .heatmap = false},
+                  "Reading"));
+}
+
 }  // namespace qkgeom::examples

@@ -45,8 +45,10 @@ struct grip_study {
 /// Predicts grip, reach and stability for the heads of an analysed capture, and adds notes to it. Throws `error` if the
 /// capture lacks keys of some tokens, or if its layers weigh channels after the rotation.
 grip_study find_grip(const arguments& a, const grip_arguments& choice, analysed whole);
+/// Does the same for the captures of `a`, without another analysis.
+grip_study find_grip(const arguments& a, const grip_arguments& choice);
 
-/// Tables of a row per head and ..., which refer to `s`: needle, length and top; nothing; distance; window; check.
+/// Make the tables of `write_grip`, which refer to `s`.
 qkgeom::table grip_table(const grip_study& s);
 qkgeom::table grip_heads_table(const grip_study& s);
 qkgeom::table reach_table(const grip_study& s);

@@ -21,6 +21,124 @@ double end_of(const estimate& e, int side) {
   return std::clamp(e.value + side * half_width(e, interval_miss), 0.0, 1.0);
 }
 
+}  // namespace
+
+qkgeom::table grip_table(const grip_study& s) {
+  struct row {
+    const head_report* head;
+    const grip_value* g;
+    const grip_value* actual;
+  };
+  auto c = head_columns<4, row>(&row::head);
+  c.of(&row::g)
+      .add("needle", "`winner`: highest score among the nearest keys; `matched`: key after the token's last occurrence",
+           [](auto& g) { return name_of(g.needle); })
+      .add("top", "number of highest scores", &grip_value::top)
+      .add("length", "number of nearest keys that compete", &grip_value::length)
+      .add("cases", "queries with such a needle", &grip_value::cases)
+      .add("grip", "share of the needles that are among the highest scores", &grip_value::value)
+      .add("low", "lower end of the interval of nine in ten of grip", [](auto& g) { return end_of(g.value, -1); })
+      .add("high", "upper end of the interval of nine in ten of grip", [](auto& g) { return end_of(g.value, 1); })
+      .add("with_tail", "grip if a fitted tail counts where no far key scores higher; the error holds the difference",
+           &grip_value::with_tail)
+      .add("least", "grip if all of that tail were above the needles", &grip_value::least)
+      .add("most", "grip if none of it were", &grip_value::most)
+      .add("chance", "grip on exchangeable keys", &grip_value::chance);
+  c.add("actual", "grip as counted in the long documents of --actual",
+        [](auto& r) { return r.actual ? r.actual->value : estimate{}; });
+  return std::move(c).with_rows([&s](const auto& f) {
+    for (std::size_t h = 0; h < s.predicted.size(); ++h)
+      for (std::size_t i = 0; i < s.predicted[h].grip.size(); ++i)
+        f(row{&s.whole.report.heads[h], &s.predicted[h].grip[i], s.actual.empty() ? nullptr : &s.actual[h].grip[i]});
+  });
+}
+
+qkgeom::table grip_heads_table(const grip_study& s) {
+  struct row {
+    const head_report* head;
+    const head_grip* g;
+  };
+  auto c = head_columns<4, row>(&row::head);
+  const index_t context = s.options.lengths.back();
+  for (const auto kind : all_needle_kinds)
+    for (const index_t top : s.options.tops)
+      c.of(&row::g).add(
+          std::string(name_of(kind)) + "_" + std::to_string(top),
+          std::string("grip of the ") + name_of(kind) + " needle, top " + std::to_string(top) + " of the whole context",
+          [=](auto& g) { return g.at(kind, context, top).value; });
+  for (const index_t top : s.options.tops)
+    c.of(&row::g).add("chance_" + std::to_string(top), "winner_" + std::to_string(top) + " on exchangeable keys",
+                      [=](auto& g) { return g.at(needle_kind::winner, context, top).chance; });
+  c.of(&row::g).add("reach",
+                    "distance at which half of the matched keys fall out of the top 64 of the context, tokens; 0: they "
+                    "are out at 16 tokens, the context: they stay",
+                    &head_grip::reach);
+  return std::move(c).with_rows([&s](const auto& f) {
+    for (std::size_t h = 0; h < s.predicted.size(); ++h) f(row{&s.whole.report.heads[h], &s.predicted[h]});
+  });
+}
+
+qkgeom::table reach_table(const grip_study& s) {
+  struct row {
+    const head_report* head;
+    const kept_share* k;
+    const kept_share* actual;
+  };
+  auto c = head_columns<4, row>(&row::head);
+  c.of(&row::k)
+      .add("from", "least distance of the matched key from the query, tokens", &kept_share::from)
+      .add("to", "end of the distances, excluded, tokens", &kept_share::to)
+      .add("cases", "number of matched keys, moved to such distances", &kept_share::cases)
+      .add("kept", "share of them among the 64 highest scores of the context", &kept_share::value);
+  c.add("actual", "share of the keys that stand so far back in the documents of --actual",
+        [](auto& r) { return r.actual ? r.actual->value : estimate{}; });
+  return std::move(c).with_rows([&s](const auto& f) {
+    for (std::size_t h = 0; h < s.predicted.size(); ++h)
+      for (std::size_t b = 0; b < s.predicted[h].kept.size(); ++b)
+        f(row{&s.whole.report.heads[h], &s.predicted[h].kept[b], s.actual.empty() ? nullptr : &s.actual[h].kept[b]});
+  });
+}
+
+qkgeom::table stability_table(const grip_study& s) {
+  struct row {
+    const head_report* head;
+    const order_stability* o;
+  };
+  auto c = head_columns<4, row>(&row::head);
+  c.of(&row::o)
+      .add("window", "number of distances that a pair of keys is moved over, tokens", &order_stability::window)
+      .add("semantic", "share of pairs that keep the order they have at distance 0, by rope-profiler's normal formula",
+           &order_stability::semantic)
+      .add("counted", "the same, counted at the distances", &order_stability::counted)
+      .add("steps", "positional score of rope-profiler: mean change of a score by one token over its size",
+           &order_stability::steps);
+  return std::move(c).with_rows([&s](const auto& f) {
+    for (std::size_t h = 0; h < s.stability.size(); ++h)
+      for (const auto& o : s.stability[h]) f(row{&s.whole.report.heads[h], &o});
+  });
+}
+
+qkgeom::table grip_check_table(const grip_study& s) {
+  table_columns<grip_check> c;
+  c.add("from", "part of the capture that predicts its whole length, or `actual`: the whole, long documents",
+        &grip_check::from);
+  c.add("needle", "as in grip.csv", [](auto& r) { return name_of(r.needle); });
+  c.add("top", "number of highest scores", &grip_check::top);
+  c.add("length", "number of nearest keys that compete", &grip_check::length);
+  c.add("group", group_meaning, &grip_check::group);
+  c.add("heads", "number of heads that have both values", &grip_check::heads);
+  c.add("actual", "mean over heads of the grip that was counted", &grip_check::actual);
+  c.add("predicted", "mean over heads of the predicted grip", &grip_check::predicted);
+  c.add("miss_rms", "root mean square over heads of predicted less actual", &grip_check::miss_rms);
+  c.add("correlation", "correlation of actual and predicted over heads", &grip_check::correlation);
+  c.add("in_interval",
+        "share of heads whose predicted less actual grip is within the interval of nine in ten; empty for parts",
+        &grip_check::in_interval);
+  return std::move(c).with_rows(s.checks);
+}
+
+namespace {
+
 /// Mean over a group of heads of a number that not all have.
 template <class Of>
 double mean_over(const grip_study& s, const std::vector<std::size_t>& heads, const Of& of) {
@@ -153,120 +271,6 @@ void print_summary(printer& out, const grip_study& s) {
 }
 
 }  // namespace
-
-qkgeom::table grip_table(const grip_study& s) {
-  struct row {
-    const head_report* head;
-    const grip_value* g;
-    const grip_value* actual;
-  };
-  auto c = head_columns<4, row>(&row::head);
-  c.of(&row::g)
-      .add("needle", "`winner`: highest score among the nearest keys; `matched`: key after the token's last occurrence",
-           [](auto& g) { return name_of(g.needle); })
-      .add("top", "number of highest scores", &grip_value::top)
-      .add("length", "number of nearest keys that compete", &grip_value::length)
-      .add("cases", "queries with such a needle", &grip_value::cases)
-      .add("grip", "share of the needles that are among the highest scores", &grip_value::value)
-      .add("low", "lower end of the interval of nine in ten of grip", [](auto& g) { return end_of(g.value, -1); })
-      .add("high", "upper end of the interval of nine in ten of grip", [](auto& g) { return end_of(g.value, 1); })
-      .add("with_tail", "grip if a fitted tail counts where no far key scores higher; the error holds the difference",
-           &grip_value::with_tail)
-      .add("least", "grip if all of that tail were above the needles", &grip_value::least)
-      .add("most", "grip if none of it were", &grip_value::most)
-      .add("chance", "grip on exchangeable keys", &grip_value::chance);
-  c.add("actual", "grip as counted in the long documents of --actual",
-        [](auto& r) { return r.actual ? r.actual->value : estimate{}; });
-  return std::move(c).with_rows([&s](const auto& f) {
-    for (std::size_t h = 0; h < s.predicted.size(); ++h)
-      for (std::size_t i = 0; i < s.predicted[h].grip.size(); ++i)
-        f(row{&s.whole.report.heads[h], &s.predicted[h].grip[i], s.actual.empty() ? nullptr : &s.actual[h].grip[i]});
-  });
-}
-
-qkgeom::table grip_heads_table(const grip_study& s) {
-  struct row {
-    const head_report* head;
-    const head_grip* g;
-  };
-  auto c = head_columns<4, row>(&row::head);
-  const index_t context = s.options.lengths.back();
-  for (const auto kind : all_needle_kinds)
-    for (const index_t top : s.options.tops)
-      c.of(&row::g).add(
-          std::string(name_of(kind)) + "_" + std::to_string(top),
-          std::string("grip of the ") + name_of(kind) + " needle, top " + std::to_string(top) + " of the whole context",
-          [=](auto& g) { return g.at(kind, context, top).value; });
-  for (const index_t top : s.options.tops)
-    c.of(&row::g).add("chance_" + std::to_string(top), "winner_" + std::to_string(top) + " on exchangeable keys",
-                      [=](auto& g) { return g.at(needle_kind::winner, context, top).chance; });
-  c.of(&row::g).add("reach",
-                    "distance at which half of the matched keys fall out of the top 64 of the context, tokens; 0: they "
-                    "are out at 16 tokens, the context: they stay",
-                    &head_grip::reach);
-  return std::move(c).with_rows([&s](const auto& f) {
-    for (std::size_t h = 0; h < s.predicted.size(); ++h) f(row{&s.whole.report.heads[h], &s.predicted[h]});
-  });
-}
-
-qkgeom::table reach_table(const grip_study& s) {
-  struct row {
-    const head_report* head;
-    const kept_share* k;
-    const kept_share* actual;
-  };
-  auto c = head_columns<4, row>(&row::head);
-  c.of(&row::k)
-      .add("from", "least distance of the matched key from the query, tokens", &kept_share::from)
-      .add("to", "end of the distances, excluded, tokens", &kept_share::to)
-      .add("cases", "number of matched keys, moved to such distances", &kept_share::cases)
-      .add("kept", "share of them among the 64 highest scores of the context", &kept_share::value);
-  c.add("actual", "share of the keys that stand so far back in the documents of --actual",
-        [](auto& r) { return r.actual ? r.actual->value : estimate{}; });
-  return std::move(c).with_rows([&s](const auto& f) {
-    for (std::size_t h = 0; h < s.predicted.size(); ++h)
-      for (std::size_t b = 0; b < s.predicted[h].kept.size(); ++b)
-        f(row{&s.whole.report.heads[h], &s.predicted[h].kept[b], s.actual.empty() ? nullptr : &s.actual[h].kept[b]});
-  });
-}
-
-qkgeom::table stability_table(const grip_study& s) {
-  struct row {
-    const head_report* head;
-    const order_stability* o;
-  };
-  auto c = head_columns<4, row>(&row::head);
-  c.of(&row::o)
-      .add("window", "number of distances that a pair of keys is moved over, tokens", &order_stability::window)
-      .add("semantic", "share of pairs that keep the order they have at distance 0, by rope-profiler's normal formula",
-           &order_stability::semantic)
-      .add("counted", "the same, counted at the distances", &order_stability::counted)
-      .add("steps", "positional score of rope-profiler: mean change of a score by one token over its size",
-           &order_stability::steps);
-  return std::move(c).with_rows([&s](const auto& f) {
-    for (std::size_t h = 0; h < s.stability.size(); ++h)
-      for (const auto& o : s.stability[h]) f(row{&s.whole.report.heads[h], &o});
-  });
-}
-
-qkgeom::table grip_check_table(const grip_study& s) {
-  table_columns<grip_check> c;
-  c.add("from", "part of the capture that predicts its whole length, or `actual`: the whole, long documents",
-        &grip_check::from);
-  c.add("needle", "as in grip.csv", [](auto& r) { return name_of(r.needle); });
-  c.add("top", "number of highest scores", &grip_check::top);
-  c.add("length", "number of nearest keys that compete", &grip_check::length);
-  c.add("group", group_meaning, &grip_check::group);
-  c.add("heads", "number of heads that have both values", &grip_check::heads);
-  c.add("actual", "mean over heads of the grip that was counted", &grip_check::actual);
-  c.add("predicted", "mean over heads of the predicted grip", &grip_check::predicted);
-  c.add("miss_rms", "root mean square over heads of predicted less actual", &grip_check::miss_rms);
-  c.add("correlation", "correlation of actual and predicted over heads", &grip_check::correlation);
-  c.add("in_interval",
-        "share of heads whose predicted less actual grip is within the interval of nine in ten; empty for parts",
-        &grip_check::in_interval);
-  return std::move(c).with_rows(s.checks);
-}
 
 void write_grip(output_folder& out, const grip_study& found) {
   out.write("grip.csv", grip_table(found));

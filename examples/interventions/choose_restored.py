@@ -36,8 +36,8 @@ def tensors(folder):
     return read
 
 
-def weight_changes(base, tuned, units, queries, keys):
-    """Relative change of the rows of q_proj and k_proj that belong to each unit (layer, key head)."""
+def weight_changes(base, tuned, units, keys):
+    """Returns the relative change of the rows of q_proj and k_proj that belong to each unit (layer, key head)."""
     of_base, of_tuned, changes = tensors(base), tensors(tuned), {}
     for layer in {layer for layer, _ in units}:
         pairs = [(of_base(n), of_tuned(n)) for n in (f"model.layers.{layer}.self_attn.{x}_proj.weight" for x in "qk")]
@@ -52,7 +52,7 @@ def weight_changes(base, tuned, units, queries, keys):
 
 
 def losses_of_grip(before, after, context):
-    """What each unit loses: mean over its heads of the top-8 grip of both needles, and of reach over the context."""
+    """Returns what each unit loses: mean over its heads of the top-8 grip of both needles, and of reach over the context."""
     heads = [list(csv.DictReader(open(os.path.join(f, "grip_heads.csv")))) for f in (before, after)]
     falls = {}
     for old, new in zip(*heads):
@@ -75,7 +75,7 @@ def main():
     queries, keys = config["num_attention_heads"], config["num_key_value_heads"]
     geometry = losses_of_grip(a.before, a.after, config["max_position_embeddings"])
     units = sorted(geometry)
-    scores = {"geometry": geometry, "weights": weight_changes(a.base, a.tuned, units, queries, keys)}
+    scores = {"geometry": geometry, "weights": weight_changes(a.base, a.tuned, units, keys)}
     draw, conditions = random.Random(a.seed), []
 
     def add(name, chosen):

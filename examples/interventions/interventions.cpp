@@ -147,16 +147,16 @@ step_figure figure_of(const std::vector<effect>& effects, const std::vector<key>
   return f;
 }
 
-/// The far loss over the number of changed heads, for rankings that are named NAME-COUNT.
+/// Draws the loss of far tokens over the number of changed heads, for rankings that are named NAME-COUNT.
 step_figure curves_of(const std::vector<effect>& effects) {
   constexpr colour colours[] = {palette::blue, palette::vermilion, palette::green, palette::purple};
-  std::map<std::string, std::map<index_t, const effect*>> curves;
+  std::map<std::string, std::map<index_t, effect>> curves;
   std::set<index_t> counts;
   for (const auto& e : effects) {
     const auto dash = std::min(e.ranking.rfind('-'), e.ranking.size());
     const auto count = whole_number<index_t>(std::string_view(e.ranking).substr(std::min(dash + 1, e.ranking.size())));
     if (!count || key{e.measure, e.place} != key{"loss", "far"}) continue;
-    curves[e.ranking.substr(0, dash)][*count] = &e;
+    curves[e.ranking.substr(0, dash)][*count] = e;
     counts.insert(*count);
   }
   step_figure f;
@@ -165,17 +165,16 @@ step_figure curves_of(const std::vector<effect>& effects) {
             "change of the loss (nats per token)"};
   for (const index_t n : counts) f.steps.push_back(std::to_string(n));
   std::size_t number = 0;
-  for (const auto& [name, by_count] : curves) {
+  for (auto& [name, by_count] : curves) {
+    const bool has_random = by_count.begin()->second.random_spread >= 0;
     step_figure::series chosen{name, colours[number % 4], {}, {}}, random{"", colours[number % 4], {}, {}, true};
     for (const index_t n : counts) {
-      const auto found = by_count.find(n);
-      const estimate none{NAN, NAN}, c = found == by_count.end() ? none : found->second->chosen,
-                                     r = found == by_count.end() ? none : found->second->random;
-      chosen.add(c.value, half_width(c));
-      random.add(r.value, half_width(r));
+      const effect& e = by_count[n];  // NaN where there is none
+      chosen.add(e.chosen.value, half_width(e.chosen));
+      random.add(e.random.value, half_width(e.random));
     }
     f.lines.push_back(std::move(chosen));
-    if (by_count.begin()->second->random_spread >= 0) f.lines.push_back(std::move(random));
+    if (has_random) f.lines.push_back(std::move(random));
     ++number;
   }
   return f;
@@ -205,8 +204,7 @@ void write_effects(output_folder& out, const std::vector<effect>& effects) {
   c.add("ranking", "ranking that chose the heads, as in chosen_heads.csv", &effect::ranking);
   c.add("intervention",
         "`ablate`: the heads' output is 0; `clamp`, `clamp_all`: their keys lose their drift along a, all of their "
-        "slope; "
-        "`restore`: their queries and keys are those of another checkpoint",
+        "slope; `restore`: their queries and keys are those of another checkpoint",
         &effect::intervention);
   c.add("measure", "`loss`, nats per token; `copy`, `lookup`: share of tokens named", &effect::measure);
   c.add("place", "positions: `all`, `near` (first fifth), `far` (last fifth); of probes the distance, tokens",

@@ -65,12 +65,7 @@ nb::tuple bands_of(const std::vector<std::string>& paths, const buckets_argument
 nb::tuple grip_of(const std::vector<std::string>& paths, std::uint64_t seed,
                   const std::vector<std::pair<index_t, index_t>>& heads, const programs::grip_arguments& choice) {
   const auto a = arguments_of(paths, {}, {"joint"}, "all", seed, heads);
-  const auto found = run_alone([&] {
-    return programs::find_grip(
-        a, choice,
-        programs::analyse_set(a, programs::open_captures(a),
-                              {.geometry = false, .plasticity = false, .empirical = false, .heatmap = false}, ""));
-  });
+  const auto found = run_alone([&] { return programs::find_grip(a, choice); });
   std::vector<std::string> notes;
   for (const auto& n : found.whole.report.notes) notes.push_back(n.text);
   warn(notes);

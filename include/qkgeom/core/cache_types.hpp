@@ -12,8 +12,8 @@
 namespace qkgeom {
 
 /// Storage type of keys in a key-value cache: the types of llama.cpp's --cache-type-k. A cache of a rotated type
-/// multiplies keys by a Hadamard matrix before it rounds them, and queries too, as llama.cpp does for heads of a
-/// multiple of 64 values unless LLAMA_ATTN_ROT_DISABLE is set; MLX has the same matrix.
+/// multiplies queries, and keys before it rounds them, by a Hadamard matrix, as llama.cpp does for heads of a multiple
+/// of 64 values unless LLAMA_ATTN_ROT_DISABLE is set; MLX has the same matrix.
 enum class cache_type {
   f32,
   f16,
@@ -57,7 +57,7 @@ inline constexpr cache_type_entry cache_types[] = {{cache_type::f32, "f32", 32},
                                                    {cache_type::q4_0_rotated, "q4_0_rotated", 4.5},
                                                    {cache_type::iq4_nl_rotated, "iq4_nl_rotated", 4.5}};
 
-/// Values that a Hadamard matrix multiplies at least and at most.
+/// Smallest and largest Hadamard matrix, in values.
 inline constexpr index_t least_rotation = 64, most_rotation = 256;
 
 constexpr std::string_view name_of(cache_type t) { return cache_types[static_cast<int>(t)].name; }
@@ -90,10 +90,10 @@ inline void require_blocks(cache_type t, index_t dim) {
 }
 
 /// Writes to `out` (n) the values that a cache of type `t` gives back for x (n); `out` may be x. n is a multiple of
-/// `cache_block` if the type has blocks; of a rotated type x is one key, or `rotation_size` of its values, and `out` is
-/// what the rounded key is before the matrix: q.out equals the product of the rotated query and the rounded key. Blocks
-/// are rounded like ggml's reference functions, in single precision
-/// without fused multiply-adds; iq4_nl sums its scale in f64. Scales above 65504 become infinite, as in ggml.
+/// `cache_block` if the type has blocks. Blocks are rounded like ggml's reference functions, in single precision
+/// without fused multiply-adds; iq4_nl sums its scale in f64. Scales above 65504 become infinite, as in ggml. For a
+/// rotated type x is one key, or `rotation_size` of its values, and `out` is the rounded key rotated back: q.out equals
+/// the product of the rotated query and the rounded key.
 QKGEOM_HD inline void round_as_cached(cache_type t, const float* x, index_t n, float* out);
 
 }  // namespace qkgeom

@@ -107,7 +107,7 @@ class row_carrier {
   double factor_from_ = 1, factor_to_ = 1;  // what the rotation multiplies rows by that it has not multiplied yet
 };
 
-/// The base of frequencies that are theta^(-2i/d). Throws `error` on others.
+/// Returns the base of frequencies theta^(-2i/d). Throws `error` on others.
 double theta_of(const captured_rope& rope) {
   if (rope.by_length && rope.by_length->beyond.empty()) return rope.by_length->theta;
   const auto d = 2 * static_cast<index_t>(rope.inv_freq.size());

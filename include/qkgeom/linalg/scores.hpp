@@ -12,14 +12,15 @@ inline constexpr float no_score = -1e30f;
 /// Scores on both sides of a threshold.
 struct split_scores {
   float count = 0;                            ///< number above the threshold
-  float above = -no_score, below = no_score;  ///< the least of these, the largest other one
+  float above = -no_score, below = no_score;  ///< the least score above it, the largest other one
   float square = 0;                           ///< sum of the squared shares
 };
 
 /// Splits n scores (a multiple of `score_lanes`) at a threshold, and adds `weight` to the share of each one above it.
 QKGEOM_INLINE split_scores split_at(const float* scores, index_t n, float threshold, float weight, float* share);
 
-/// The largest of n scores, and the excesses of those over `start`, mean + 1.5 standard deviations.
+/// The largest score, and the number of scores above `start` (mean + 1.5 standard deviations), with the sum of their
+/// excesses over it and of these squared.
 struct score_excess {
   float top = no_score;
   double start = 0, count = 0, sum = 0, square = 0;

@@ -22,8 +22,8 @@ double half_width(const Estimate& e, double miss = 0.05) {
 /// error's degrees of freedom. NaN without an error.
 QKGEOM_INLINE double two_sided_p(double value, double error, double freedom);
 
-/// Adjusts p of many tests (NaN: none) so that among those below q at most the share q is false on average (Benjamini
-/// and Hochberg 1995).
+/// Adjusts the p of many tests (NaN: no test): among tests with an adjusted p below q, at most the share q is false on
+/// average (Benjamini and Hochberg 1995).
 QKGEOM_INLINE std::vector<double> false_discovery_rates(const std::vector<double>& p);
 
 }  // namespace qkgeom

@@ -59,7 +59,7 @@ inline std::vector<double> ratios_without(const std::vector<double>& sum, const 
   return without;
 }
 
-/// Returns the ratio of these sums with its jackknife error over documents of weight above 0; NaN without weight.
+/// Returns the ratio of both sums with its jackknife error over documents of weight above 0; NaN without weight.
 inline estimate ratio_of_sums(const std::vector<double>& sum, const std::vector<double>& weight) {
   const double total = std::accumulate(weight.begin(), weight.end(), 0.0);
   if (!(total > 0)) return {};

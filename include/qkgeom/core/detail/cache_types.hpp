@@ -100,29 +100,19 @@ QKGEOM_HD inline void hadamard(float* x, index_t n) {
 QKGEOM_HD inline void round_blocks(cache_type t, const float* x, index_t n, float* out) {
   if (!has_blocks(t))
     for (index_t i = 0; i < n; ++i)
-      out[i] = t == cache_type::f16    ? detail::cache_rounding::as_half(x[i])
+      out[i] = t == cache_type::f16    ? as_half(x[i])
                : t == cache_type::bf16 ? static_cast<float>(bf16::round(x[i]))
                                        : x[i];
   else
-    for (index_t i = 0; i < n; i += cache_block) switch (t) {
-        case cache_type::q8_0:
-          detail::cache_rounding::round_to_bytes(x + i, out + i);
-          break;
-        case cache_type::q5_1:
-          detail::cache_rounding::round_from_minimum(x + i, 31, out + i);
-          break;
-        case cache_type::q5_0:
-          detail::cache_rounding::round_about_zero(x + i, 31, out + i);
-          break;
-        case cache_type::q4_1:
-          detail::cache_rounding::round_from_minimum(x + i, 15, out + i);
-          break;
-        case cache_type::q4_0:
-          detail::cache_rounding::round_about_zero(x + i, 15, out + i);
-          break;
-        default:
-          detail::cache_rounding::round_unevenly(x + i, out + i);
-      }
+    for (index_t i = 0; i < n; i += cache_block)
+      if (t == cache_type::q8_0)
+        round_to_bytes(x + i, out + i);
+      else if (t == cache_type::q5_1 || t == cache_type::q4_1)
+        round_from_minimum(x + i, t == cache_type::q5_1 ? 31 : 15, out + i);
+      else if (t == cache_type::q5_0 || t == cache_type::q4_0)
+        round_about_zero(x + i, t == cache_type::q5_0 ? 31 : 15, out + i);
+      else
+        round_unevenly(x + i, out + i);
 }
 
 }  // namespace detail::cache_rounding
