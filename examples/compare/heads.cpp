@@ -140,7 +140,13 @@ head_comparison compare_heads(const arguments& a, const analysis_options& option
           captured, " tokens, ", less.second, " ", was.context_length);
   require(context == 0 || context >= captured, "--context ", context, " is shorter than the captures, ", captured,
           " tokens");
-  const bool with_grip = is.rate == 1 && was.rate == 1;  // the keys of every token
+  const auto has_grip = [](const capture_manifest& m) {  // the keys of every token, and scores by distance
+    return m.rate == 1 && std::none_of(m.layers.begin(), m.layers.end(), [&](const auto& l) {
+             const auto norm = m.steps_of(l).norm;
+             return norm && norm->weighs();
+           });
+  };
+  const bool with_grip = has_grip(is) && has_grip(was);
   const auto state = [&](const capture_set& source, const std::string& label, index_t n) {
     return state_of(a, options, source, label, n, with_grip);
   };
