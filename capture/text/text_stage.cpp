@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "capture/text/text_stage.hpp"
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <string>
@@ -63,23 +64,60 @@ bool for_each_part(const text_pattern& pattern, std::string_view text, F&& part)
 }
 
 /// Passes on a text that a stage made of `piece`.
-bool hand_on(text_piece piece, const std::string& text, const piece_sink& next) {
+bool hand_on(text_piece piece, const std::string& text, std::size_t at_start, const piece_sink& next) {
   piece.made->spend(text.size());
-  return next({text, piece.at_start, piece.made});
+  return next({text, at_start, piece.made});
+}
+
+// A prefix stands for the same character as the one after it.
+
+/// Passes on `prefix` and what `append(text, byte)` makes of each byte of `piece`.
+template <class F>
+bool map_bytes(text_piece piece, std::string_view prefix, F&& append, const piece_sink& next) {
+  std::string text(prefix);
+  text.reserve(prefix.size() + 2 * piece.text.size());
+  for (const char c : piece.text.substr(0, piece.at_start)) append(text, c);
+  const std::size_t at_start = piece.at_start > 0 ? text.size() : 0;
+  for (const char c : piece.text.substr(piece.at_start)) append(text, c);
+  return hand_on(piece, text, at_start, next);
+}
+
+/// Passes on `prefix` and `piece`.
+bool prepend(text_piece piece, std::string_view prefix, const piece_sink& next) {
+  const std::size_t at_start = piece.at_start > 0 ? prefix.size() + piece.at_start : 0;
+  return hand_on(piece, std::string(prefix).append(piece.text), at_start, next);
 }
 
 // Normalizers.
 
+bool is_mark(char32_t c) { return character_class("M")->contains(static_cast<UChar32>(c)); }
+
+/// Returns how many bytes of `text`, a normal form, stand for its first characters, which were `first` and are `alone`
+/// without those after them: the bytes that agree. Where they end, a later character has joined the last one of `first`
+/// or has moved a mark before its marks.
+std::size_t start_of(std::string_view text, std::string_view first, std::string_view alone) {
+  auto n = static_cast<std::size_t>(std::mismatch(text.begin(), text.end(), alone.begin(), alone.end()).first -
+                                    text.begin());
+  if (n == alone.size() || n == text.size()) return n;
+  while (n > 0 && (text[n] & 0xc0) == 0x80) --n;
+  std::size_t end = n, last = first.size();
+  return is_mark(next_character(text, &end)) && !is_mark(previous_character(first, &last)) ? n : end;
+}
+
 /// Applies a function to the text.
 template <std::string (*f)(std::string_view)>
 void read_function(const json_value&, text_stages* stages) {
-  stages->push_back([](text_piece piece, const piece_sink& next) { return hand_on(piece, f(piece.text), next); });
+  stages->push_back([](text_piece piece, const piece_sink& next) {
+    const std::string text = f(piece.text);
+    const std::string_view first = piece.text.substr(0, piece.at_start);
+    return hand_on(piece, text, start_of(text, first, f(first)), next);
+  });
 }
 
 /// Puts a string before every piece that is not empty.
 void read_prepend(const json_value& f, text_stages* stages) {
   stages->push_back([prefix = f["prepend"].string()](text_piece piece, const piece_sink& next) {
-    return piece.text.empty() ? next(piece) : hand_on(piece, prefix + std::string(piece.text), next);
+    return piece.text.empty() ? next(piece) : prepend(piece, prefix, next);
   });
 }
 
@@ -88,12 +126,14 @@ void read_replace(const json_value& f, text_stages* stages) {
       [pattern = read_pattern(f), content = f["content"].string()](text_piece piece, const piece_sink& next) {
         std::string text;
         text.reserve(piece.text.size() + piece.text.size() / 4);
-        bool at_start = piece.at_start;
+        std::size_t at_start = 0;
         for_each_part(pattern, piece.text, [&](std::size_t begin, std::size_t end, bool is_match) {
-          const std::string_view part = is_match ? content : piece.text.substr(begin, end - begin);
-          piece.made->spend(part.size());
-          text += part;
-          if (text.empty()) at_start = false;  // later text does not start at the document's first byte
+          auto part = piece.part(begin, end);
+          if (is_match)  // the content stands for the last character that it replaces
+            part = {content, std::max<std::size_t>(end, 1) <= piece.at_start ? content.size() : 0};
+          piece.made->spend(part.text.size());
+          text += part.text;
+          at_start += part.at_start;
           return true;
         });
         return next({text, at_start, piece.made});
@@ -171,7 +211,7 @@ void read_byte_level(const json_value& f, text_stages* stages) {
   if (words && space)
     stages->push_back([](text_piece piece, const piece_sink& next) {
       if (piece.text.empty() || piece.text[0] == ' ') return next(piece);
-      return hand_on(piece, ' ' + std::string(piece.text), next);
+      return prepend(piece, " ", next);
     });
   if (words)
     stages->push_back(split(expression(R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"),
@@ -179,11 +219,9 @@ void read_byte_level(const json_value& f, text_stages* stages) {
   stages->push_back(
       [characters = byte_characters(), space = space && !words](text_piece piece, const piece_sink& next) {
         if (piece.text.empty()) return true;
-        std::string mapped;
-        mapped.reserve(2 * piece.text.size() + 2);
-        if (space && piece.text[0] != ' ') mapped += characters[' '];
-        for (const char c : piece.text) mapped += characters[static_cast<unsigned char>(c)];
-        return hand_on(piece, mapped, next);
+        return map_bytes(
+            piece, space && piece.text[0] != ' ' ? characters[' '] : "",
+            [&](std::string& text, char c) { text += characters[static_cast<unsigned char>(c)]; }, next);
       });
 }
 
@@ -207,16 +245,11 @@ void read_metaspace(const json_value& f, text_stages* stages) {
           ": Metaspace add_prefix_space is false, but prepend_scheme is ", scheme);
   stages->push_back([=](text_piece piece, const piece_sink& next) {
     if (piece.text.empty()) return next(piece);
-    std::string text;
-    text.reserve(piece.text.size() + piece.text.size() / 2 + replacement.size());
-    if ((always || (first && piece.at_start)) && piece.text[0] != ' ' && !piece.text.starts_with(replacement))
-      text += replacement;
-    for (const char c : piece.text)
-      if (c == ' ')
-        text += replacement;
-      else
-        text += c;
-    return hand_on(piece, text, next);
+    const bool prepends =
+        (always || (first && piece.at_start > 0)) && piece.text[0] != ' ' && !piece.text.starts_with(replacement);
+    return map_bytes(
+        piece, prepends ? replacement : "",
+        [&](std::string& text, char c) { c == ' ' ? text += replacement : text += c; }, next);
   });
   if (f.boolean("split").value_or(true))
     stages->push_back(split(literal(replacement), split_behavior::merged_with_next));

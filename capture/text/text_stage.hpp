@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -13,11 +14,11 @@ namespace qkgeom {
 /// A piece of a document on its way through the tokenizer, well-formed UTF-8.
 struct text_piece {
   std::string_view text;
-  bool at_start = false;   ///< whether it starts at the document's first byte
-  budget* made = nullptr;  ///< bytes that stages may still make of the document; each stage spends from it
+  std::size_t at_start = 0;  ///< its first bytes that stand for the document's first character
+  budget* made = nullptr;    ///< bytes that stages may still make of the document; each stage spends from it
 
   text_piece part(std::size_t begin, std::size_t end) const {
-    return {text.substr(begin, end - begin), at_start && begin == 0, made};
+    return {text.substr(begin, end - begin), std::min(at_start, end) - std::min(at_start, begin), made};
   }
 };
 

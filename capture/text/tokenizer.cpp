@@ -75,7 +75,7 @@ void tokenizer::read_added_token(const json_value& token, bool special) {
   if (special && splits_specials_) return;
   if (!token.boolean("normalized").value_or(!special)) return raw_tokens_.add(content, id, how);
   budget made = stage_budget(content.size());
-  run_stages(normalizer_, 0, {content, true, &made}, [&](text_piece p) {
+  run_stages(normalizer_, 0, {content, 0, &made}, [&](text_piece p) {
     require(!p.text.empty(), "tokenizer.json: the normalizer leaves nothing of the added token '", printable(content),
             "'");
     normalized_tokens_.add(p.text, id, how);
@@ -182,8 +182,10 @@ std::vector<std::int32_t> tokenizer::encode(std::string_view text, index_t max_t
   const std::string clean = replace_ill_formed(text);
   std::vector<std::int32_t> content;
   budget made = stage_budget(clean.size());
+  std::size_t first = 0;
+  if (!clean.empty()) next_character(clean, &first);
   if (limit > 0)
-    cut_at_tokens(raw_tokens_, {clean, true, &made}, limit, &content,
+    cut_at_tokens(raw_tokens_, {clean, first, &made}, limit, &content,
                   [&](text_piece p) { return encode_plain(p, limit, &content); });
   if (content.size() > limit) content.resize(limit);
   std::vector<std::int32_t> ids = prefix_;
