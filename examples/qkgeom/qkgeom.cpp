@@ -51,7 +51,7 @@ constexpr command commands[]{
     {"interventions", "losses of models whose chosen heads were changed"},
     {"quantised-keys", "pairs of keys that swap when a cache rounds them; bits per key head"},
     {"cache-losses", "losses under caches of rounded keys"},
-    {"export", "statistics of heads for TriAttention, llama.cpp, kvpress, DuoAttention and rope-profiler"},
+    {"export", "statistics of heads as TriAttention, llama.cpp, kvpress and others read them"},
     {nullptr, "Check the thesis"},
     {"thesis", "the thesis' claims beside what its published tables give"},
 };
