@@ -60,7 +60,8 @@ class decoder {
   static constexpr memory_space space = Device::memory_type::space;
   using sinks = device_sinks<T, space>;
 
-  /// Checks names and shapes of all weights that layers up to `last_layer` need. The arguments must outlive it.
+  /// Checks names and shapes of all weights that layers up to `last_layer` need; without losses layers after the last
+  /// attention among these do not run. The arguments must outlive it.
   decoder(Device& m, decoder_description description, const checkpoint& model, index_t last_layer, thread_pool& pool,
           const decoder_options& options)
       : device_(&m),
@@ -80,8 +81,9 @@ class decoder {
     const decoder_description& d = description_;
     require(last_layer >= 0 && last_layer < d.n_layers(), "layer ", last_layer, " of a model with ", d.n_layers());
     model.check(prefix_ + d.embedding + ".weight", embedding_shape());
-    for (index_t l = 0; l <= last_layer; ++l)
-      if (!layer_of(l).skipped) check_layer(d, model, prefix_, l, l == last_layer);
+    while (last_layer_ > 0 && (layer_of(last_layer_).delta || layer_of(last_layer_).skipped)) --last_layer_;
+    for (index_t l = 0; l <= last_layer_; ++l)
+      if (!layer_of(l).skipped) check_layer(d, model, prefix_, l, l == last_layer_);
     for (int i = 0; i < m.workers(); ++i) workspaces_.emplace_back(m);
   }
 
