@@ -96,6 +96,8 @@ checkpoint restoring::restored(const checkpoint& weights, const condition& c, st
 
 void write_restored(const evaluation_options& options, const fs::path& folder, std::ostream& notes) {
   const fs::path& model = options.capture.model.path;
+  std::error_code none;
+  require(!fs::equivalent(model, folder, none), "--write must name another folder than --model");
   require(!options.capture.model.untrained, "--write needs weights that are read, not --untrained");
   const decoder_description d = describe(in_safetensors(model));
   const auto conditions = read_conditions(options.conditions, d);
@@ -103,8 +105,6 @@ void write_restored(const evaluation_options& options, const fs::path& folder, s
   require(conditions.size() == 1 && std::all_of(conditions[0].changes.begin(), conditions[0].changes.end(), restores),
           options.conditions.string(), ": --write needs one condition, whose changes are all \"restore\"");
   const checkpoint mixed = restoring(d, options.restore_from).restored(checkpoint(model), conditions[0], notes);
-  std::error_code none;
-  require(!fs::equivalent(model, folder, none), "--write must name another folder than --model");
   constexpr std::array<std::string_view, 8> copied{
       "config", "generation_config", "tokenizer",    "special_tokens_map", "vocab",
       "merges", "added_tokens",      "chat_template"};

@@ -81,7 +81,7 @@ class decoder {
     const decoder_description& d = description_;
     require(last_layer >= 0 && last_layer < d.n_layers(), "layer ", last_layer, " of a model with ", d.n_layers());
     model.check(prefix_ + d.embedding + ".weight", embedding_shape());
-    while (last_layer_ > 0 && (layer_of(last_layer_).delta || layer_of(last_layer_).skipped)) --last_layer_;
+    while (last_layer_ >= 0 && (layer_of(last_layer_).delta || layer_of(last_layer_).skipped)) --last_layer_;
     for (index_t l = 0; l <= last_layer_; ++l)
       if (!layer_of(l).skipped) check_layer(d, model, prefix_, l, l == last_layer_);
     for (int i = 0; i < m.workers(); ++i) workspaces_.emplace_back(m);
@@ -110,7 +110,7 @@ class decoder {
 
   /// Checks the weights that losses need.
   void check_output() const {
-    for (index_t l = last_layer_; l < description_.n_layers(); ++l)
+    for (index_t l = std::max<index_t>(last_layer_, 0); l < description_.n_layers(); ++l)
       if (!layer_of(l).skipped) check_layer(description_, *checkpoint_, prefix_, l, false);
     find_output(description_, *checkpoint_, prefix_);
   }
@@ -130,7 +130,7 @@ class decoder {
     const bool whole = static_cast<bool>(to.losses);
     std::vector<layer_visit> visits;
     for (index_t l = 0; l <= (whole ? description_.n_layers() - 1 : last_layer_); ++l)
-      if (const layer_description& layer = layer_of(l); !layer.skipped && (whole || l < last_layer_ || !layer.delta))
+      if (const layer_description& layer = layer_of(l); !layer.skipped)
         visits.push_back(
             {l, !whole && l == last_layer_, layer.experts, !layer.experts || description_.experts->shared_width > 0});
     feed_.begin(visits);

@@ -9,7 +9,6 @@
 #include "examples/compare/heads.hpp"
 #include "examples/compare/models.hpp"
 #include "qkgeom/core/error.hpp"
-#include "qkgeom/io/capture_set.hpp"
 
 namespace {
 
@@ -80,12 +79,12 @@ int main(int argc, char** argv) {
     choices.seed = a.seed;
     output_folder folder(a.out, a.figures);
     std::vector<compared_model> models;
-    std::vector<std::pair<qkgeom::capture_set, std::string>> sources;
+    std::vector<compared_heads> heads;
     for (std::size_t i = 0; i < a.captures.size(); ++i) {
       auto one = a;
       one.captures = {a.captures[i]};
       const auto found = analyse_capture(one, options);
-      if (by_head) sources.emplace_back(*found.source, labels[i]);
+      if (by_head) heads.push_back(heads_of(one, options, found, labels[i], context));
       models.push_back(compare_by_capture(found, labels[i], families.empty() ? family_of(found) : families[i], bins));
       draw(profile_figure(found.report), folder.figure("profile_of_" + file_name_of(labels[i])));
       draw(mean_heatmap(found.report), folder.figure("heatmap_of_" + file_name_of(labels[i])));
@@ -93,8 +92,7 @@ int main(int argc, char** argv) {
     std::vector<head_comparison> changes;
     for (const auto& [i, j] : choices.pairs)
       if (by_head)
-        changes.push_back(
-            compare_heads(a, options, context, sources[i], sources[j], same_documents(models[i], models[j])));
+        changes.push_back(compare_heads(a, options, heads[i], heads[j], same_documents(models[i], models[j])));
     write_models(folder, models, choices);
     if (by_head) write_head_changes(folder, changes);
     printer out;

@@ -23,19 +23,25 @@ constexpr const char* name_of(change_part part) {
   return names[static_cast<std::size_t>(part)];
 }
 
-/// The numbers of every head of a capture in a context, with their values without each document.
-struct head_state {
-  trajectory_point point;
-  std::vector<std::pair<std::string, std::vector<group_number>>> numbers;  ///< (heads)
-};
+/// Whether grip can be found: the keys of every token, and scores that are functions of distance.
+bool has_grip(const capture_manifest& m) {
+  return m.rate == 1 && std::none_of(m.layers.begin(), m.layers.end(), [&](const auto& l) {
+           const auto norm = m.steps_of(l).norm;
+           return norm && norm->weighs();
+         });
+}
 
-head_state state_of(const arguments& a, const analysis_options& options, const capture_set& source,
-                    const std::string& label, index_t context, bool with_grip) {
-  const auto& manifest = source.manifest();
+/// `captured`: the analysis of the source as it is; null: not made yet.
+head_state state_of(const arguments& a, const analysis_options& options, std::shared_ptr<const capture_set> source,
+                    const model_report* captured, const std::string& label, index_t context) {
+  const auto& manifest = source->manifest();
   const bool as_captured = context == manifest.context_length && manifest.rope_stage == "post";
-  const auto found =
-      analyse_set(a, as_captured ? source : what_if(source, {.context_length = context}), options, label);
-  head_state s{point_of(found.report, label), {}};
+  auto report =
+      as_captured && captured
+          ? *captured
+          : analyse_set(a, as_captured ? *source : what_if(*source, {.context_length = context}), options, label)
+                .report;
+  head_state s{context, point_of(report, label), {}};
   for (const char* name : compared_columns) {
     const auto& column = s.point.column(name);
     auto& heads = s.numbers.emplace_back(name, std::vector<group_number>{}).second;
@@ -44,9 +50,8 @@ head_state state_of(const arguments& a, const analysis_options& options, const c
       for (const auto& values : column.without) heads.back().without.push_back(values[h]);
     }
   }
-  if (!with_grip) return s;
-  analysed captured{std::make_shared<const capture_set>(source), found.report};
-  const auto grip = find_grip(a, {.context = context}, std::move(captured)).predicted;
+  if (!has_grip(manifest)) return s;
+  const auto grip = find_grip(a, {.context = context}, {std::move(source), std::move(report)}).predicted;
   const auto add = [&](const std::string& name, const auto& of) {
     auto& heads = s.numbers.emplace_back(name, std::vector<group_number>{}).second;
     for (const auto& h : grip) {
@@ -64,10 +69,11 @@ head_state state_of(const arguments& a, const analysis_options& options, const c
   return s;
 }
 
-void add_changes(std::vector<head_change>& all, const head_state& model, const head_state& less, change_part part,
-                 index_t context, bool paired) {
+/// Adds the changes of the first `numbers` numbers.
+void add_changes(std::vector<head_change>& all, const head_state& model, const head_state& less, std::size_t numbers,
+                 change_part part, bool paired) {
   check_comparable(model.point, less.point);
-  for (std::size_t n = 0; n < model.numbers.size(); ++n) {
+  for (std::size_t n = 0; n < numbers; ++n) {
     const auto& [name, x] = model.numbers[n];
     const auto& y = less.numbers[n].second;
     const auto first = all.size();
@@ -75,7 +81,7 @@ void add_changes(std::vector<head_change>& all, const head_state& model, const h
     for (std::size_t h = 0; h < x.size(); ++h) {
       head_change c{.head = model.point.heads[h],
                     .number = name,
-                    .context = context,
+                    .context = model.context,
                     .part = part,
                     .value = x[h].value,
                     .less_value = y[h].value,
@@ -93,35 +99,22 @@ void add_changes(std::vector<head_change>& all, const head_state& model, const h
 
 bool changed(const head_change& c) { return c.part == change_part::total && c.rate <= largest_rate; }
 
-std::string short_name(const head_place& h) { return std::to_string(h.layer) + "." + std::to_string(h.q_head); }
-
 /// Draws the differences in the longest context, in standard errors.
 map_figure map_of(const head_comparison& pair) {
   const index_t context = pair.changes.back().context;
-  const auto changes_of = [&](const char* number) {
-    std::vector<const head_change*> found;
-    for (const auto& x : pair.changes)
-      if (x.number == number && x.context == context && x.part == change_part::total) found.push_back(&x);
-    return found;
-  };
-  model_report places;
-  for (const auto* x : changes_of(compared_columns[0])) {
-    auto& h = places.heads.emplace_back();
-    h.layer = x->head.layer;
-    h.q_head = x->head.q_head;
-    h.rope = x->head.rope;
-  }
   map_figure f;
   f.text = {"Which heads changed",
             pair.model + " less " + pair.less + ", in " + grouped(context) + " tokens; differences in standard errors",
             "query head", "layer"};
   for (const char* number : {"bias_context_logits", "ap_drop", "winner_8", "matched_8"}) {
-    const auto shown = changes_of(number);
-    if (shown.empty()) continue;
-    f.panels.push_back({number, cells_of(places, f, [&](const head_report& h) {
-                          const auto& d = shown[static_cast<std::size_t>(&h - places.heads.data())]->difference;
-                          return d.error > 0 ? d.value / d.error : no_value;
-                        })});
+    std::vector<head_place> places;
+    std::vector<double> values;
+    for (const auto& x : pair.changes)
+      if (x.number == number && x.context == context && x.part == change_part::total) {
+        places.push_back(x.head);
+        values.push_back(x.difference.error > 0 ? x.difference.value / x.difference.error : no_value);
+      }
+    if (!places.empty()) f.panels.push_back({number, cells_of(places, f, values)});
   }
   f.diverge_to(6);
   f.digits = 0;
@@ -131,34 +124,34 @@ map_figure map_of(const head_comparison& pair) {
 
 }  // namespace
 
-head_comparison compare_heads(const arguments& a, const analysis_options& options, index_t context,
-                              const std::pair<capture_set, std::string>& model,
-                              const std::pair<capture_set, std::string>& less, bool paired) {
-  const auto &is = model.first.manifest(), &was = less.first.manifest();
-  const index_t captured = is.context_length;
-  require(captured == was.context_length, "--heads compares captures of one context, and ", model.second, " has ",
-          captured, " tokens, ", less.second, " ", was.context_length);
+compared_heads heads_of(const arguments& a, const analysis_options& options, const analysed& found, std::string label,
+                        index_t context) {
+  const index_t captured = found.source->manifest().context_length;
   require(context == 0 || context >= captured, "--context ", context, " is shorter than the captures, ", captured,
           " tokens");
-  const auto has_grip = [](const capture_manifest& m) {  // the keys of every token, and scores by distance
-    return m.rate == 1 && std::none_of(m.layers.begin(), m.layers.end(), [&](const auto& l) {
-             const auto norm = m.steps_of(l).norm;
-             return norm && norm->weighs();
-           });
-  };
-  const bool with_grip = has_grip(is) && has_grip(was);
-  const auto state = [&](const capture_set& source, const std::string& label, index_t n) {
-    return state_of(a, options, source, label, n, with_grip);
-  };
-  head_comparison found{model.second, less.second, {}};
-  for (const index_t n : {captured, context}) {
-    if (n == 0 || (n == captured && !found.changes.empty())) continue;
-    const auto now = state(model.first, model.second, n), before = state(less.first, less.second, n);
-    add_changes(found.changes, now, before, change_part::total, n, paired);
-    if (is.rope == was.rope) continue;
-    const auto between = state(what_if_as_in(less.first, is), less.second + ", other embedding", n);
-    add_changes(found.changes, between, before, change_part::frequencies, n, paired);
-    add_changes(found.changes, now, between, change_part::statistics, n, paired);
+  compared_heads heads{std::move(label), found.source, {}};
+  for (const index_t n : {captured, context})
+    if (heads.states.empty() || n > captured)
+      heads.states.push_back(state_of(a, options, found.source, &found.report, heads.label, n));
+  return heads;
+}
+
+head_comparison compare_heads(const arguments& a, const analysis_options& options, const compared_heads& model,
+                              const compared_heads& less, bool paired) {
+  const auto &is = model.source->manifest(), &was = less.source->manifest();
+  require(is.context_length == was.context_length, "--heads compares captures of one context, and ", model.label,
+          " has ", is.context_length, " tokens, ", less.label, " ", was.context_length);
+  head_comparison found{model.label, less.label, {}};
+  std::shared_ptr<const capture_set> between;  // the other model's rows under this one's embedding
+  if (is.rope != was.rope) between = std::make_shared<const capture_set>(what_if_as_in(*less.source, is));
+  for (std::size_t i = 0; i < model.states.size(); ++i) {
+    const auto &now = model.states[i], &before = less.states[i];
+    const std::size_t numbers = std::min(now.numbers.size(), before.numbers.size());
+    add_changes(found.changes, now, before, numbers, change_part::total, paired);
+    if (!between) continue;
+    const auto middle = state_of(a, options, between, nullptr, less.label + ", other embedding", now.context);
+    add_changes(found.changes, middle, before, numbers, change_part::frequencies, paired);
+    add_changes(found.changes, now, middle, numbers, change_part::statistics, paired);
   }
   return found;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,13 +33,31 @@ struct head_comparison {
   std::vector<head_change> changes;
 };
 
-/// Compares bias, AP, AP_drop and class of each head at the captured context, and at `context` as what_if predicts it
-/// (0: only as captured); grip and reach at both, if the captures hold the keys of every token. Differences over the
-/// same documents are `paired`. Rates are adjusted over the heads, for each number, context and part. Throws `error` if
-/// the captures have other heads or contexts.
-head_comparison compare_heads(const arguments& a, const analysis_options& options, index_t context,
-                              const std::pair<capture_set, std::string>& model,
-                              const std::pair<capture_set, std::string>& less, bool paired);
+/// Every head of a model in one context: its class, and its numbers with their values without each document.
+struct head_state {
+  index_t context = 0;
+  trajectory_point point;
+  std::vector<std::pair<std::string, std::vector<group_number>>> numbers;  ///< (heads)
+};
+
+/// A model whose heads are compared.
+struct compared_heads {
+  std::string label;
+  std::shared_ptr<const capture_set> source;
+  std::vector<head_state> states;  ///< as captured; in the longer context, if one is asked for
+};
+
+/// Takes bias, AP, AP_drop and class of each head from the analysis of its captures, and at `context` (0: only as
+/// captured) as what_if predicts them; grip and reach at both, if the captures hold the keys of every token. Throws
+/// `error` if the captures are longer than `context`.
+compared_heads heads_of(const arguments& a, const analysis_options& options, const analysed& found, std::string label,
+                        index_t context);
+
+/// Compares the heads of two models by the numbers that both have. Differences over the same documents are `paired`.
+/// Rates are adjusted over the heads, for each number, context and part. Throws `error` if the captures have other
+/// heads or contexts.
+head_comparison compare_heads(const arguments& a, const analysis_options& options, const compared_heads& model,
+                              const compared_heads& less, bool paired);
 
 /// Writes head_differences.csv, changed_heads.json and the figure head_differences.
 void write_head_changes(output_folder& out, const std::vector<head_comparison>& pairs);

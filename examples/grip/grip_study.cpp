@@ -164,8 +164,7 @@ void add_notes(grip_study& found, bool has_tokens, bool other_embedding) {
     note("short_documents", counted(brief, "document") + " of at most " + grouped(least) +
                                 " tokens do not count: --near " + grouped(found.options.near) +
                                 " keys must stand before a query");
-  if (other_embedding)
-    note("other_embedding", "another embedding also moves what earlier layers hand on; only the first layer is exact");
+  if (other_embedding) note("other_embedding", note_on_other_embedding);
   if (!has_tokens) note("no_tokens", "the capture holds no tokens, so there are no matched needles, and no reach");
   if (found.checks.empty())
     note("no_check", "documents are too short to check themselves: errors are over documents alone");
@@ -214,7 +213,7 @@ grip_study find_grip(const arguments& a, const grip_arguments& choice, analysed 
         return grip(cpu, rows, rope, layer.k.token, o);
       });
   require(!report.heads.empty(), a.captures.at(0).string(), ": no head is selected");
-  check_itself(cpu, found, source, as_captured, embedding ? 2.0 : 1.0);
+  check_itself(cpu, found, source, as_captured, embedding ? factor_of_other_embedding : 1);
   if (!choice.actual.empty()) {
     auto b = a;
     b.captures = choice.actual;

@@ -254,9 +254,8 @@ void print_summary(printer& out, const grip_study& s) {
              " still do at " + grouped(far) + " tokens");
     std::string names;
     for (std::size_t i = 0; i < std::min<std::size_t>(5, reaching.size()); ++i)
-      names += (i > 0 ? ", " : "") + std::to_string(heads[reaching[i]].layer) + "." +
-               std::to_string(heads[reaching[i]].q_head) + " (" + grouped(static_cast<long long>(reach(reaching[i]))) +
-               ")";
+      names += (i > 0 ? ", " : "") + short_name(heads[reaching[i]]) + " (" +
+               grouped(static_cast<long long>(reach(reaching[i]))) + ")";
     if (!names.empty()) out.line("  Farthest, tokens: " + names);
   }
   std::string stable;

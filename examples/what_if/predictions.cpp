@@ -77,8 +77,7 @@ std::vector<std::string> warnings_on(const prediction& p, const capture_manifest
                      " tokens have other rotary frequencies: " + counted(more, "document") + " in this context, " +
                      std::to_string(longer) + " as captured");
   }
-  if (p.other_embedding)
-    list.push_back("another embedding also moves what earlier layers hand on; only the first layer is exact");
+  if (p.other_embedding) list.push_back(note_on_other_embedding);
   if (p.factor > 8)
     list.push_back("a context " + fixed(p.factor, 0) +
                    " times as long is beyond the factors that the capture itself can check (2, 4, 8); intervals are "

@@ -40,8 +40,8 @@ struct prediction {
   std::vector<std::array<estimate, carried_numbers.size()>> numbers;
   std::vector<std::string> warnings;
 
-  /// Errors are those of this factor of the context; another embedding counts as a doubling.
-  double error_factor() const { return std::max(factor, other_embedding ? 2.0 : 1.0); }
+  /// Errors are those of this factor of the context.
+  double error_factor() const { return std::max(factor, other_embedding ? factor_of_other_embedding : 1); }
 };
 
 prediction predict(const arguments& a, const analysis_options& options, const what_if_arguments& choice);

@@ -9,6 +9,7 @@
 
 #include "examples/common/figures/figure.hpp"
 #include "examples/common/figures/head_figures.hpp"
+#include "examples/common/numbers/head_values.hpp"
 
 namespace qkgeom::examples {
 
@@ -46,28 +47,43 @@ inline std::string about(const model_report& report) {
   return report.model + brief_notes(report) + ", " + counted(report.heads.size(), "query head");
 }
 
-/// Sets the map's rows to the layers and its columns to the query heads. Returns value(h) by cell, NaN for heads that
-/// the report lacks.
-template <class Value>
-std::vector<double> cells_of(const model_report& report, map_figure& f, const Value& value) {
+/// Sets the map's rows to the layers and its columns to the query heads of `places`. Returns the values, one per place,
+/// by cell, NaN for other heads.
+inline std::vector<double> cells_of(const std::vector<head_place>& places, map_figure& f,
+                                    const std::vector<double>& values) {
   std::map<index_t, bool> layers;
   index_t heads = 0;
-  for (const auto& h : report.heads) {
+  for (const auto& h : places) {
     layers[h.layer] = h.rope;
     heads = std::max(heads, h.q_head + 1);
   }
   f.rows.clear();
   f.columns.clear();
   std::map<index_t, std::size_t> row;
-  const bool both = has_both_kinds(report);
+  const auto is_rope = [](const auto& layer) { return layer.second; };
+  const bool both =
+      std::any_of(layers.begin(), layers.end(), is_rope) && !std::all_of(layers.begin(), layers.end(), is_rope);
   for (const auto& [layer, rope] : layers) {
     row[layer] = f.rows.size();
     f.rows.push_back((both && !rope ? "NoPE " : "") + std::to_string(layer));
   }
   for (index_t h = 0; h < heads; ++h) f.columns.push_back(std::to_string(h));
   std::vector<double> cells(f.rows.size() * f.columns.size(), no_value);
-  for (const auto& h : report.heads) cells[row[h.layer] * f.columns.size() + h.q_head] = value(h);
+  for (std::size_t i = 0; i < places.size(); ++i)
+    cells[row[places[i].layer] * f.columns.size() + places[i].q_head] = values[i];
   return cells;
+}
+
+/// Does the same for the heads of a report and value(h).
+template <class Value>
+std::vector<double> cells_of(const model_report& report, map_figure& f, const Value& value) {
+  std::vector<head_place> places;
+  std::vector<double> values;
+  for (const auto& h : report.heads) {
+    places.push_back({h.layer, h.q_head, h.rope});
+    values.push_back(value(h));
+  }
+  return cells_of(places, f, values);
 }
 
 }  // namespace qkgeom::examples

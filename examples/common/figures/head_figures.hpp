@@ -12,8 +12,9 @@ namespace qkgeom::examples {
 /// "layer 3 head 2, NoPE".
 std::string head_name(const head_report& head);
 
-/// "3.2", as --head takes it.
-inline std::string short_name(const head_report& head) {
+/// "3.2", as --head takes it, of a `head_report` or `head_place`.
+template <class Head>
+std::string short_name(const Head& head) {
   return std::to_string(head.layer) + "." + std::to_string(head.q_head);
 }
 

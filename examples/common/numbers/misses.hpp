@@ -23,6 +23,11 @@ struct mean_square {
 /// with the number of doublings (docs/long-from-short.md has the coverage of this and of linear growth).
 inline double growth_of_error(double factor) { return std::sqrt(std::log2(factor)); }
 
+/// Another rotary embedding counts as this factor of the context, at least.
+inline constexpr double factor_of_other_embedding = 2;
+inline constexpr const char* note_on_other_embedding =
+    "another embedding also moves what earlier layers hand on; only the first layer is exact";
+
 /// So many misses of its own does a head count as having from the other heads of its kind.
 inline constexpr double shared_misses = 8;
 
