@@ -25,6 +25,7 @@ run compare "$work/tuned" "$work/same" --heads --covariance joint --no-figures -
 run compare "$work/base" "$work/pre" --heads --covariance joint --no-figures --out "$work/early"
 run compare "$work/base" "$work/drawn" --heads --covariance joint --no-figures --out "$work/few"
 run heads "$work/tuned" --covariance joint --no-figures --out "$work/heads"
+run what-if "$work/base" --rope-theta 1000000 --covariance joint --no-figures --out "$work/what-if"    # the base of tuned
 run grip "$work/tuned" --context 1024 --no-figures --out "$work/grip"
 refused 'compares captures of one context' compare "$work/tuned" "$QKGEOM_SOURCE/tests/data/golden/short-bf16.safetensors" --heads --out "$work/x"
 refused 'shorter than the captures, 256 tokens' compare "$work/base" "$work/tuned" --heads --context 64 --out "$work/x"
@@ -56,6 +57,10 @@ for r in rows("heads/heads.csv"):
     for x in ("bias_context_logits", "ap_overall", "ap_drop"):
         got = groups[256, "total", x][r["layer"], r["q_head"]]
         assert math.isclose(number(got["value"]), number(r[x]), rel_tol=1e-12) and got["class"] == r["head_class"], (r, got)
+for r in rows("what-if/predicted/heads.csv"):
+    part = groups[256, "frequencies", "ap_overall"][r["layer"], r["q_head"]]
+    assert math.isclose(number(part["value"]), number(r["ap_overall"]), rel_tol=1e-6), (r, part)
+    assert r["rope"] == "0" or number(part["difference"]) != 0, part
 for r in rows("grip/grip_heads.csv"):
     for x in ("winner_8", "reach"):
         assert math.isclose(number(groups[1024, "total", x][r["layer"], r["q_head"]]["value"]), number(r[x]), rel_tol=1e-9, abs_tol=1e-12), (x, r)
