@@ -134,9 +134,11 @@ class decoder {
         visits.push_back(
             {l, !whole && l == last_layer_, layer.experts, !layer.experts || description_.experts->shared_width > 0});
     feed_.begin(visits);
+    index_t longest = 0;
+    for (const pass& p : passes) longest = std::max(longest, p.tokens);
     for (const layer_visit& visit : visits) {
       const auto& weights = feed_.take();
-      const layer_changes<Device> changes(*device_, changes_, visit.layer, description_.query_heads);
+      const layer_changes<Device> changes(*device_, changes_, description_, visit.layer, longest);
       for (std::size_t i = 0; i < passes.size(); i += together)
         run_layer(std::span(passes).subspan(i, together), visit, weights, changes, stage, to);
       feed_.done();

@@ -201,22 +201,43 @@ struct chunk_memory {
   static index_t active_width(const decoder_description& d) { return activates_in_place(d) ? 0 : dense_width(d); }
 };
 
-/// Changes of a layer's heads for `change_keys` and `clear_heads`.
+/// Changes of a layer's heads for `change_keys`, `rotate_rows` and `clear_heads`, in documents of up to `tokens`
+/// tokens.
 template <class Device>
 struct layer_changes {
-  layer_changes(Device& m, const std::vector<head_change>& changes, index_t layer, index_t query_heads)
+  layer_changes(Device& m, const std::vector<head_change>& changes, const decoder_description& model, index_t layer,
+                index_t longest)
       : slope_of(m.memory(), 0),
         cleared(m.memory(), 0),
         cached_as(m.memory(), 0),
         slopes(m.memory(), 0),
-        centres(m.memory(), 0) {
-    std::vector<std::int32_t> slope_rows(query_heads, -1), types(query_heads, -1), cleared_heads;
+        centres(m.memory(), 0),
+        rope_of(m.memory(), 0),
+        cos(m.memory(), 0),
+        sin(m.memory(), 0),
+        tokens(longest) {
+    const rope_description& rope = model.rope_of(model.layers[layer]);
+    const index_t query_heads = model.query_heads;
+    std::vector<std::int32_t> slope_rows(query_heads, -1), types(query_heads, -1), ropes(query_heads, -1),
+        cleared_heads;
     std::vector<double> all_slopes, all_centres;
+    std::vector<const rope_description*> others;
+    rope_table rotations;
     for (const head_change& c : changes) {
       if (c.head.layer != layer) continue;
       if (c.ablate) cleared_heads.push_back(static_cast<std::int32_t>(c.head.head));
       if (c.keys_as) types[c.head.head] = static_cast<std::int32_t>(*c.keys_as);
-      of_keys_ = of_keys_ || c.keys_as || !c.key_slope.empty();
+      of_keys_ = of_keys_ || c.keys_as || c.rope || !c.key_slope.empty();
+      if (c.rope) {
+        const auto same = std::find_if(others.begin(), others.end(), [&](auto* r) { return *r == *c.rope; });
+        ropes[c.head.head] = static_cast<std::int32_t>(same - others.begin());
+        if (same == others.end()) {
+          others.push_back(&*c.rope);
+          const rope_table t = make_rotation_table(rope, *c.rope, tokens);
+          rotations.cos.insert(rotations.cos.end(), t.cos.begin(), t.cos.end());
+          rotations.sin.insert(rotations.sin.end(), t.sin.begin(), t.sin.end());
+        }
+      }
       if (c.key_slope.empty()) continue;
       slope_rows[c.head.head] = static_cast<std::int32_t>(all_centres.size());
       all_slopes.insert(all_slopes.end(), c.key_slope.begin(), c.key_slope.end());
@@ -228,11 +249,17 @@ struct layer_changes {
     cached_as.set(types);
     slopes.set(all_slopes);
     centres.set(all_centres);
+    rope_of.set(ropes);
+    cos.set(rotations.cos);
+    sin.set(rotations.sin);
   }
   bool of_keys() const { return of_keys_; }
 
   buffer<std::int32_t, typename Device::memory_type> slope_of, cleared, cached_as;
   buffer<double, typename Device::memory_type> slopes, centres;
+  buffer<std::int32_t, typename Device::memory_type> rope_of;
+  buffer<float, typename Device::memory_type> cos, sin;  ///< (other embeddings, tokens, half); empty: none
+  index_t tokens;
 
  private:
   bool of_keys_ = false;

@@ -59,6 +59,9 @@ struct rotate_rows {
   bool counts_from_1 = false;          ///< the growth counts positions from 1 and stays in f32
   norm_parameters q_norm{}, k_norm{};  ///< norms of each head after the rotation; without weights: no norm
   index_t rotated_from = 0;            ///< first rotated channel
+  /// (query heads) Number of the table of each query head and of its own key head, -1: they stay; null: all have one.
+  const std::int32_t* table_of = nullptr;
+  index_t table_size = 0;  ///< entries of a table
 
   template <class Team>
   QKGEOM_HD void operator()(const Team& team, index_t row) const {
@@ -68,10 +71,12 @@ struct rotate_rows {
     };
     const index_t t = places.first + row;
     if (cos) {
-      const float *const cosines = cos + t * half, *const sines = sin + t * half;
       const index_t step = interleaved ? 2 : 1, second = interleaved ? 1 : half;
       const auto lanes = team.lanes();
       for (index_t i = team.group(); i < places.vectors(); i += team.groups()) {
+        const index_t table = table_of ? table_of[i % places.query_heads] : 0;
+        if (table < 0) continue;
+        const float *const cosines = cos + table * table_size + t * half, *const sines = sin + (cosines - cos);
         T* const x = places.vector(row, i) + rotated_from;
         each_column(
             lanes, half,

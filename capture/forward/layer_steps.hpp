@@ -114,6 +114,19 @@ class layer_steps {
           c.rows, device_kernels::change_keys<T>{places_of(c, layer), all_keys.values(), keys.keys(), keys.values(),
                                                  changes.slope_of.data(), changes.slopes.data(), changes.centres.data(),
                                                  changes.cached_as.data()});
+      if (changes.cos.size() > 0) {
+        const rope_description& rope = d.rope_of(layer);
+        auto places = places_of(c, layer);
+        places.k = keys.keys();
+        places.key_heads = d.query_heads;
+        device_kernels::rotate_rows<T> rotation{places, changes.cos.data(), changes.sin.data(), rope.rotary_dim / 2};
+        rotation.interleaved = rope.interleaved;
+        rotation.exact = true;
+        rotation.rotated_from = rope.first;
+        rotation.table_of = changes.rope_of.data();
+        rotation.table_size = changes.tokens * rotation.half;
+        device_->rows(c.rows, rotation);
+      }
     }
     const attention_call<T> call{c.q,
                                  keys.keys(),

@@ -5,15 +5,46 @@
 
 #include "capture/model/head_list.hpp"
 #include "qkgeom/io/json.hpp"
+#include "qkgeom/io/rope_config.hpp"
 
 namespace qkgeom {
 namespace {
 
-head_change read_change(const json_value& v, const decoder_description& model) {
-  head_change c;
-  c.head = parse_head(v["head"].string(), v.where());
-  require(c.head.layer < model.n_layers() && c.head.head < model.query_heads && model.attends(c.head.layer), v.where(),
-          ": the model has no head ", c.head.layer, ".", c.head.head);
+/// Reads the embedding that the heads of a layer have in place of the layer's.
+rope_description read_rope_change(const json_value& v, const decoder_description& model,
+                                  const layer_description& layer) {
+  rope_description rope = model.rope_of(layer);
+  require(layer.rope, v.where(), ": the layer has no rotary embedding");
+  require(model.qk != qk_norm::each_head_after_rotation, v.where(),
+          ": the layer norms queries and keys by weights after the rotation");
+  if (v.has("theta") || v.has("scaling"))
+    rope = other_rope(rope, v.has("theta") ? v["theta"].number() : rope.theta,
+                      v.has("scaling") ? v["scaling"].string() : "", model.context);
+  require(!rope.by_length() && !model.rope_of(layer).by_length(), v.where(),
+          ": the rotary embedding depends on a document's length");
+  if (v.has("still"))
+    for (const auto& plane : v["still"].entries()) rope.inv_freq[plane.integer(0, rope.rotary_dim / 2 - 1)] = 0;
+  return rope;
+}
+
+/// Lists the heads that a change names.
+std::vector<head_id> heads_named(const json_value& v, const decoder_description& model) {
+  std::vector<head_id> heads;
+  if (!v.has("layer")) {
+    heads = {parse_head(v["head"].string(), v.where())};
+  } else {
+    require(!v.has("head"), v.where(), ": a change names either a \"head\" or a \"layer\"");
+    const index_t layer = v["layer"].integer(0, model.n_layers() - 1);
+    for (index_t h = 0; h < model.query_heads; ++h) heads.push_back({layer, h});
+  }
+  for (const auto& [layer, head] : heads)
+    require(layer < model.n_layers() && head < model.query_heads && model.attends(layer), v.where(),
+            ": the model has no head ", layer, ".", head);
+  return heads;
+}
+
+head_change read_change(const json_value& v, const head_id& head, const decoder_description& model) {
+  head_change c{.head = head};
   c.ablate = v.has("ablate") && v["ablate"].boolean();
   const index_t dim = model.heads_of(model.layers[c.head.layer]).head_dim;
   if (v.has("key_slope")) {
@@ -36,8 +67,11 @@ head_change read_change(const json_value& v, const decoder_description& model) {
             ": \"restore\" is \"query\" or \"shared_keys\", not \"", printable(part), "\"");
     c.restore = part == "query" ? restored_part::query : restored_part::shared_keys;
   }
-  require(c.ablate + !c.key_slope.empty() + c.keys_as.has_value() + c.restore.has_value() == 1, v.where(),
-          ": a change is either \"ablate\": true, or a \"key_slope\", or \"keys_as\" a cache type, or \"restore\"");
+  if (v.has("rope")) c.rope = read_rope_change(v["rope"], model, model.layers[head.layer]);
+  require(c.ablate + !c.key_slope.empty() + c.keys_as.has_value() + c.restore.has_value() + c.rope.has_value() == 1,
+          v.where(),
+          ": a change is either \"ablate\": true, or a \"key_slope\", or \"keys_as\" a cache type, or \"restore\", or "
+          "\"rope\"");
   return c;
 }
 
@@ -53,12 +87,12 @@ std::vector<condition> read_conditions(const std::filesystem::path& path, const 
     require(!c.name.empty() && names.insert(c.name).second, entry.where(),
             ": each condition needs a name of its own, not \"", printable(c.name), "\" again");
     std::set<head_id> heads;
-    for (const auto& change : entry["changes"].entries()) {
-      c.changes.push_back(read_change(change, model));
-      const head_id h = c.changes.back().head;
-      require(heads.insert(h).second, change.where(), ": condition \"", printable(c.name), "\" names head ", h.layer,
-              ".", h.head, " twice");
-    }
+    for (const auto& change : entry["changes"].entries())
+      for (const head_id& h : heads_named(change, model)) {
+        c.changes.push_back(read_change(change, h, model));
+        require(heads.insert(h).second, change.where(), ": condition \"", printable(c.name), "\" names head ", h.layer,
+                ".", h.head, " twice");
+      }
     conditions.push_back(std::move(c));
   }
   require(!conditions.empty(), where, ": there is no condition");

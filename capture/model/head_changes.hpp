@@ -26,6 +26,7 @@ struct head_change {
   double centre = 0;                    ///< tokens
   std::optional<cache_type> keys_as{};  ///< the head sees keys rounded by a cache of this type
   std::optional<restored_part> restore{};
+  std::optional<rope_description> rope{};  ///< the head's rotary embedding in place of its layer's
 };
 
 /// A name and the changes that are made together under it.
@@ -36,8 +37,11 @@ struct condition {
 
 /// Reads a JSON file {"conditions": [{"name": "...", "changes": [{"head": "3.12", "ablate": true}, {"head":
 /// "2.0", "key_slope": [...], "centre": 4096}, {"head": "2.1", "keys_as": "q4_0"}, {"head": "2.2", "restore":
-/// "query"}]}]}. Throws `error` naming the field that is wrong or does not fit the model: an unknown or repeated head,
-/// a slope of another length, a cache type that does not take the head size, a repeated name.
+/// "query"}, {"layer": 4, "rope": {"theta": 1e6, "scaling": "yarn:4:4096", "still": [14, 15]}}]}]}. "layer" stands for
+/// all query heads of a layer. "rope" gives another base or scaling, as the options of `qkgeom capture` do, and planes
+/// that do not rotate. Throws `error` naming the field that is wrong or does not fit the model: an unknown or repeated
+/// head, a slope of another length, a cache type that does not take the head size, a plane that does not rotate, an
+/// embedding that depends on a document's length, a repeated name.
 std::vector<condition> read_conditions(const std::filesystem::path& path, const decoder_description& model);
 
 }  // namespace qkgeom

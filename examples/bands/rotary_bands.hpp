@@ -15,6 +15,8 @@ struct band_arguments {
   index_t context = 0;  ///< tokens; 0: as captured
   index_t keep_first = kept_first_tokens;
   bool each_plane = false;
+  bool conditions = false;
+  index_t random = 3;  ///< sets of random planes beside each set
   plane_options scores{};
 };
 

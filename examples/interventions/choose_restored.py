@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: MIT
 """Chooses heads to restore: conditions.json for `qkgeom evaluate --restore-from BASE`, and restored_heads.csv.
 
-Usage: choose_restored.py BASE TUNED BEFORE AFTER OUT [--counts 1,2,4,8] [--random 10] [--seed 0]
+Usage: choose_restored.py BASE TUNED BEFORE AFTER OUT [--counts 1,2,4,8] [--random 20] [--seed 0]
 
 BASE and TUNED are checkpoints of one shape with q_proj and k_proj. BEFORE and AFTER are folders of `qkgeom grip` for the
 same documents; `geometry` ranks by what heads lose from BEFORE to AFTER, `weights` by the relative change of their
 weights. A unit is a key head with the query heads that read it. Conditions are NAME-COUNT/chosen/restore,
-NAME-COUNT/random-N/restore (units drawn from the same layers, as many in each), all-COUNT/chosen/restore, and
-LAYER.HEAD/chosen/restore for every unit alone.
+NAME-COUNT/random-N/restore (units drawn from the same layers, as many in each; sets differ, so that there are all of them
+where these are few), all-COUNT/chosen/restore, and LAYER.HEAD/chosen/restore for every unit alone.
 """
 import argparse
 import array
@@ -68,7 +68,7 @@ def main():
     for name in ("base", "tuned", "before", "after", "out"):
         p.add_argument(name)
     p.add_argument("--counts", default="1,2,4,8")
-    p.add_argument("--random", type=int, default=10)
+    p.add_argument("--random", type=int, default=20)
     p.add_argument("--seed", type=int, default=0)
     a = p.parse_args()
     config = json.load(open(os.path.join(a.tuned, "config.json")))
@@ -87,11 +87,13 @@ def main():
         for count in map(int, a.counts.split(",")):
             chosen = order[:count]
             add(f"{ranking}-{count}/chosen", chosen)
-            layers = sorted({layer for layer, _ in chosen})
-            for n in range(1, a.random + 1):
-                add(f"{ranking}-{count}/random-{n}",
-                    [u for layer in layers for u in draw.sample([u for u in units if u[0] == layer],
-                                                                sum(c[0] == layer for c in chosen))])
+            layers = {layer: [u for u in units if u[0] == layer] for layer in sorted({layer for layer, _ in chosen})}
+            of = {layer: sum(c[0] == layer for c in chosen) for layer in layers}
+            sets = {}  # in the order of the draws
+            while len(sets) < min(a.random, math.prod(math.comb(len(layers[x]), of[x]) for x in layers)):
+                sets[tuple(sorted(u for x in layers for u in draw.sample(layers[x], of[x])))] = True
+            for n, drawn in enumerate(sets, 1):
+                add(f"{ranking}-{count}/random-{n}", drawn)
     add(f"all-{len(units)}/chosen", units)
     for layer, key in units:
         add(f"{layer}.{key * queries // keys}/chosen", [(layer, key)])

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Effects of ablating or clamping chosen heads on loss and probes, beside the effects of random heads.
+// Effects of changed heads on loss and probes, beside the effects of random changes, and predictions held against them.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -16,7 +16,9 @@
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/io/whole_number.hpp"
 #include "qkgeom/report/notes.hpp"
+#include "qkgeom/stats/association.hpp"
 #include "qkgeom/stats/interval.hpp"
+#include "qkgeom/stats/jackknife.hpp"
 #include "qkgeom/stats/shape.hpp"
 
 namespace qkgeom::examples {
@@ -28,9 +30,10 @@ struct effect {
   std::string ranking, intervention;
   /// "loss" (nats per token), "copy" or "lookup" (share of the right tokens among those asked for).
   std::string measure;
-  std::string place;  ///< "all", "near" (first fifth of the context), "far" (last fifth), or the distance in tokens
-  std::size_t n = 0;  ///< documents or probes
-  double base = 0;    ///< of the unchanged model
+  /// "all", "near" (first fifth of the context), "far" (last fifth), "far_less_near", or the distance in tokens.
+  std::string place;
+  std::size_t n = 0;                          ///< documents or probes
+  double base = 0;                            ///< of the unchanged model
   estimate chosen{}, random{}, difference{};  ///< difference: chosen less the mean of the random sets
   double random_spread = 0;
 };
@@ -74,6 +77,15 @@ evaluation_tables read_tables(const std::filesystem::path& folder) {
     t.add(probes.column("condition")[i], {probes.column("probe")[i], probes.column("distance")[i]},
           probes.column("trial")[i], right[i], asked[i]);
   require(t.by_condition.count("none") == 1, folder.string(), ": there is no condition none");
+  for (const auto& condition : t.conditions) {
+    const auto& found = t.by_condition[condition];
+    const auto near = found.find({"loss", "near"}), far = found.find({"loss", "far"});
+    if (near == found.end() || far == found.end()) continue;
+    const units near_units = near->second, far_units = far->second;
+    for (const auto& [unit, x] : far_units)
+      if (const auto y = near_units.find(unit); y != near_units.end())
+        t.add(condition, {"loss", "far_less_near"}, unit, x.first / x.second - y->second.first / y->second.second, 1);
+  }
   return t;
 }
 
@@ -97,6 +109,50 @@ estimate mean_of(const std::vector<double>& x) {
   document_mean mean;
   for (const double v : x) mean.add(v, 1);
   return mean.mean();
+}
+
+/// A column of predictions held against a measure, over conditions.
+struct agreement {
+  std::string measure, place, column;
+  std::size_t conditions = 0;
+  estimate rank_correlation{};  ///< of the predictions and the changes; its error is over documents or probes
+};
+
+/// Holds columns of a table, with a row for each "condition", against the changes in an evaluation.
+std::vector<agreement> read_agreements(const std::filesystem::path& folder, const std::filesystem::path& table,
+                                       const std::vector<std::string>& columns) {
+  const auto t = read_tables(folder);
+  const auto csv = read_csv(table);
+  std::vector<agreement> found;
+  for (const auto& what : t.measures)
+    for (const auto& column : columns) {
+      const auto values = csv.numbers(column);
+      std::vector<double> predicted;
+      std::vector<std::vector<double>> changes;  // (conditions)(documents or probes)
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const auto& name = csv.column("condition")[i];
+        if (std::isnan(values[i]) || t.by_condition.count(name) == 0) continue;
+        predicted.push_back(values[i]);
+        changes.push_back(shifts(t, name, what, folder));
+      }
+      require(predicted.size() >= 3, table.string(), ": fewer than three conditions of ", folder.string(),
+              " have a value of ", column);
+      const auto without = [&](std::size_t left_out) {
+        std::vector<double> means;
+        for (const auto& x : changes) {
+          double sum = 0, n = 0;
+          for (std::size_t u = 0; u < x.size(); ++u)
+            if (u != left_out) sum += x[u], ++n;
+          means.push_back(sum / n);
+        }
+        return associate(association::spearman, predicted, means);
+      };
+      const std::size_t n = changes[0].size();
+      std::vector<double> each;
+      for (std::size_t u = 0; n > 1 && u < n; ++u) each.push_back(without(u));
+      found.push_back({what.first, what.second, column, predicted.size(), jackknife(without(n), each)});
+    }
+  return found;
 }
 
 effect effect_of(const evaluation_tables& t, const std::string& ranking, const std::string& intervention,
@@ -126,9 +182,7 @@ step_figure figure_of(const std::vector<effect>& effects, const std::vector<key>
   constexpr colour colours[] = {palette::blue, palette::vermilion, palette::green, palette::purple};
   step_figure f;
   f.joined = false;
-  f.text = {title,
-            "changed model minus the model as it is, bars: 95 % intervals; pale: random heads of the same layers", "",
-            y};
+  f.text = {title, "changed model minus the model as it is, bars: 95 % intervals; pale: random heads or planes", "", y};
   std::size_t number = 0;
   for (const auto& m : measures) {
     const std::string name = m.first == "loss" ? m.second + " tokens" : m.first + " over " + m.second;
@@ -160,8 +214,8 @@ step_figure curves_of(const std::vector<effect>& effects) {
     counts.insert(*count);
   }
   step_figure f;
-  f.text = {"Loss of far tokens by the number of heads that are changed",
-            "changed model minus the model as it is, bars: 95 % intervals; dashed: random heads of the same layers", "",
+  f.text = {"Loss of far tokens by the number of heads or planes that are changed",
+            "changed model minus the model as it is, bars: 95 % intervals; dashed: random heads or planes", "",
             "change of the loss (nats per token)"};
   for (const index_t n : counts) f.steps.push_back(std::to_string(n));
   std::size_t number = 0;
@@ -198,17 +252,20 @@ std::vector<effect> read_effects(const std::filesystem::path& folder) {
   return effects;
 }
 
+constexpr const char* place_meaning =
+    "positions: `all`, `near` (first fifth), `far` (last fifth), `far_less_near`; of probes the distance, tokens";
+
 /// Writes effects.csv and a figure each for loss and probes.
 void write_effects(output_folder& out, const std::vector<effect>& effects) {
   table_columns<effect> c;
-  c.add("ranking", "ranking that chose the heads, as in chosen_heads.csv", &effect::ranking);
+  c.add("ranking", "ranking that chose the heads, as in chosen_heads.csv, or the planes", &effect::ranking);
   c.add("intervention",
         "`ablate`: the heads' output is 0; `clamp`, `clamp_all`: their keys lose their drift along a, all of their "
-        "slope; `restore`: their queries and keys are those of another checkpoint",
+        "slope; `restore`: their queries and keys are those of another checkpoint; `still`: planes of their rotary "
+        "embedding do not rotate",
         &effect::intervention);
   c.add("measure", "`loss`, nats per token; `copy`, `lookup`: share of tokens named", &effect::measure);
-  c.add("place", "positions: `all`, `near` (first fifth), `far` (last fifth); of probes the distance, tokens",
-        &effect::place);
+  c.add("place", place_meaning, &effect::place);
   c.add("n", "number of documents or probes", &effect::n).add("base", "mean of the condition `none`", &effect::base);
   c.add("chosen", "change by the chosen heads", &effect::chosen);
   c.add("random", "change by random heads, mean of the random sets", &effect::random);
@@ -230,6 +287,34 @@ void write_effects(output_folder& out, const std::vector<effect>& effects) {
          out.figure("effects_probes"));
 }
 
+void write_agreements(output_folder& out, const std::vector<agreement>& found) {
+  table_columns<agreement> c;
+  c.add("measure", "`loss`; `copy`, `lookup`", &agreement::measure).add("place", place_meaning, &agreement::place);
+  c.add("column", "column of the predictions", &agreement::column);
+  c.add("conditions", "number of conditions, random ones among them", &agreement::conditions);
+  c.add("rank_correlation", "Spearman's correlation of predictions and changes; its error is over documents or probes",
+        &agreement::rank_correlation);
+  out.write("agreement.csv", std::move(c).with_rows(found));
+}
+
+void print_agreements(printer& out, const std::vector<agreement>& found) {
+  if (found.empty()) return;
+  std::vector<std::string> columns;
+  for (const auto& a : found)
+    if (std::find(columns.begin(), columns.end(), a.column) == columns.end()) columns.push_back(a.column);
+  out.line();
+  out.heading("Predictions against changes: rank correlation over " + std::to_string(found[0].conditions) +
+              " conditions");
+  table t({"change of"}, columns);
+  for (std::size_t i = 0; i < found.size(); i += columns.size()) {
+    std::vector<std::string> cells{found[i].measure + " " + found[i].place};
+    for (std::size_t k = 0; k < columns.size(); ++k)
+      cells.push_back(signed_estimate_text(found[i + k].rank_correlation));
+    t.row(cells);
+  }
+  out.print(t);
+}
+
 void print_effects(printer& out, const std::vector<effect>& effects) {
   const auto loss = std::find_if(effects.begin(), effects.end(), [](const effect& e) { return e.measure == "loss"; });
   if (loss != effects.end())
@@ -244,11 +329,12 @@ void print_effects(printer& out, const std::vector<effect>& effects) {
       return key{e.measure, e.place} == m;
     });
     out.line();
-    out.heading((m.first == "loss" ? "Loss, " + m.second + " tokens (nats per token): "
+    const std::string where = m.second == "far_less_near" ? "far less near" : m.second;
+    out.heading((m.first == "loss" ? "Loss, " + where + " tokens (nats per token): "
                                    : "Share named, " + m.first + " over " + m.second + " tokens: ") +
                 fixed(first->base, 3) + " in the model as it is; change when heads are changed, " +
                 std::to_string(first->n) + (m.first == "loss" ? " documents" : " probes"));
-    table t({""}, {"chosen", "random, same layers", "difference", "sd of random sets"});
+    table t({""}, {"chosen", "random", "difference", "sd of random sets"});
     for (const auto& e : effects)
       if (key{e.measure, e.place} == m)
         t.row({e.ranking + " " + e.intervention, signed_estimate_text(e.chosen), signed_estimate_text(e.random),
@@ -263,17 +349,27 @@ void print_effects(printer& out, const std::vector<effect>& effects) {
 int main(int argc, char** argv) {
   using namespace qkgeom::examples;
   arguments a;
-  std::filesystem::path evaluation;
+  std::filesystem::path evaluation, predictions;
+  std::vector<std::string> columns;
   command_line app{"Effects of changed heads from what qkgeom evaluate wrote: effects.csv and figures"};
   app.add_option("EVALUATION", evaluation, "Folder with condition_loss.csv and condition_probes.csv").required();
   app.add_option("--out", a.out, "Folder for table and figures; made if it is not there").required().type_name("DIR");
+  auto table = app.add_option("--table", predictions,
+                              "CSV file with a row for each \"condition\", as plane_sets.csv of qkgeom bands");
+  auto of_table = app.add_option("--columns", columns, "Columns of --table that are held against the changes").list();
+  table.needs(of_table);
+  of_table.needs(table);
   add_figures_argument(app, a);
   return run_main(argc, argv, app, a, [&] {
     const auto effects = read_effects(evaluation);
+    const auto agreements =
+        columns.empty() ? std::vector<agreement>{} : read_agreements(evaluation, predictions, columns);
     output_folder folder(a.out, a.figures);
     write_effects(folder, effects);
+    if (!agreements.empty()) write_agreements(folder, agreements);
     printer out;
     print_effects(out, effects);
+    print_agreements(out, agreements);
     folder.print(out);
   });
 }

@@ -45,7 +45,7 @@ judge recall "$tuned" 4096 --restore-from "$short" --conditions "$out/choice/few
 step "Heads that the extension to 8192 tokens mended, put back"
 grip old 8192 "$short" --rope-theta 1e6
 grip extended 8192 "$long"
-python3 examples/interventions/choose_restored.py "$short" "$long" "$out/grip/extended" "$out/grip/old" "$out/back" --counts 4 --random 5
+python3 examples/interventions/choose_restored.py "$short" "$long" "$out/grip/extended" "$out/grip/old" "$out/back" --counts 4
 judge put-back "$long" 8192 --examples 4 --restore-from "$short" --conditions "$out/back/conditions.json"
 "$bin/qkgeom" interventions "$out/put-back" --out "$out/back-effects"
 

@@ -49,10 +49,14 @@ run grip "$work/every" --context 512 --out "$work/grip"
 run grip "$work/every" --near 64 --context 200 --actual "$work/every" --out "$work/grip_actual"
 run bands "$capture" --out "$work/bands"
 run bands "$capture" --out "$work/each" --each-plane --context 256
+run bands "$work/every" --conditions --random 1 --out "$work/planes"
 run choose-heads "$capture" --out "$work/choice" --count 1 --random 1
 run evaluate --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 128 \
   --conditions "$work/choice/conditions.json" --distances 16 --trials 2 --out "$work/evaluation"
 run interventions "$work/evaluation" --out "$work/effects"
+run evaluate --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 64 \
+  --conditions "$work/planes/conditions.json" --distances 16 --trials 2 --out "$work/planes-evaluation"
+run interventions "$work/planes-evaluation" --table "$work/planes/plane_sets.csv" --columns ap_drop,reach --out "$work/agreement"
 run quantised-keys "$capture" --out "$work/rounded" --budgets 5 --types q8_0,q4_1,q4_0
 run evaluate --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 64 \
   --conditions "$work/rounded/conditions.json" --out "$work/rounded-evaluation"
@@ -64,6 +68,7 @@ described=(pca="$work/pca" rotation="$work/rotation" plasticity="$work/plasticit
            "heads, captures with --softmax --loss=$work/softmax" "heads --details=$work/details" "heads --group-by LABEL=$work/groups"
            "heads --max-position N,...=$work/contexts"
            grip="$work/grip" "grip --actual CAPTURE=$work/grip_actual" what-if="$work/what_if" "what-if --actual CAPTURE=$work/actual" bands="$work/bands" "bands --each-plane=$work/each"
+           "bands --conditions=$work/planes" "interventions --table FILE --columns NAMES=$work/agreement"
            compare="$work/models" "plasticity --preset attention-plasticity=$work/preset"
            "export --for triattention=$work/exports/triattention" "export --for tria=$work/exports/tria"
            "export --for expected-attention=$work/exports/expected-attention" "export --for duo=$work/exports/duo"

@@ -68,8 +68,11 @@ for r in rows("evaluation/condition_probes.csv"):
     x[0] += float(r["right"])
     x[1] += float(r["asked"])
 value = {k: {u: s / n for u, (s, n) in v.items()} for k, v in loss.items()}
+for name in {k[0] for k in value}:
+    near, far = value[name, "loss", "near"], value[name, "loss", "far"]
+    value[name, "loss", "far_less_near"] = {u: far[u] - near[u] for u in far}
 effects = rows("effects/effects.csv")
-if len(effects) != 4 * 3 * 4:
+if len(effects) != 4 * 3 * 5:
     bad.append(f"{len(effects)} effects")
 for r in effects:
     what = (r["measure"], r["place"])
@@ -156,10 +159,13 @@ if conditions["geometry-2/chosen/restore"] != sorted(best) or conditions["geomet
     bad.append(f"geometry: {conditions['geometry-2/chosen/restore']}, not {best}")
 for ranking in ("geometry-2", "weights-2"):
     layers = [h[0] for h in conditions[f"{ranking}/chosen/restore"]]
-    if any([h[0] for h in conditions[f"{ranking}/random-{n}/restore"]] != layers for n in (1, 2, 3)):
+    drawn = {k: tuple(v) for k, v in conditions.items() if k.startswith(f"{ranking}/random-")}
+    if any([h[0] for h in heads] != layers for heads in drawn.values()):
         bad.append(f"{ranking}: random heads of other layers")
-if len(conditions) != 2 * 2 * 4 + 1 + 16:
-    bad.append(f"{len(conditions)} conditions")
+    if len(set(drawn.values())) != len(drawn) or len(drawn) != min(3, 2 ** len(set(layers)) if len(set(layers)) == 2 else 1):
+        bad.append(f"{ranking}: random sets {drawn}")
+if sum("/random-" not in k for k in conditions) != 2 * 2 + 1 + 16:
+    bad.append(f"conditions {sorted(conditions)}")
 print("\n".join(f"FAILED: {b}" for b in bad))
 sys.exit(bool(bad))
 END
@@ -167,3 +173,87 @@ run evaluate --model "$checkpoint" --restore-from "$other" --jsonl "$model/heldo
   --conditions "$work/mend/conditions.json" --out "$work/mended"
 run interventions "$work/mended" --out "$work/mended-effects"
 wrote "$work/mended-effects" columns.csv effects.csv $(both effects_loss effects_by_count)
+
+# Planes held still: each set's planes in every RoPE head, the predictions of grip and what-if on a capture whose manifest says
+# that these planes stand still, and their agreement with the changes of the loss.
+run bands "$work/all-stage2-step-1400" --context 384 --conditions --each-plane --random 2 --no-figures --out "$work/planes"
+run evaluate --model "$checkpoint" "${documents[@]}" --conditions "$work/planes/conditions.json" --out "$work/still"
+run interventions "$work/still" --table "$work/planes/plane_sets.csv" --columns ap_drop,reach --no-figures --out "$work/still-effects"
+grep -q 'rank correlation over 37 conditions' "$work/stdout" || bad "no agreement: $(tail -8 "$work/stdout")"
+for name in none often "plane 9"; do
+  cp -r "$work/all-stage2-step-1400" "$work/of $name"
+  python3 -B - "$work" "$name" <<'END'
+import json, sys
+work, name = sys.argv[1:]
+path = f"{work}/of {name}/manifest.json"
+manifest = json.load(open(path))
+for c in json.load(open(f"{work}/planes/conditions.json"))["conditions"]:
+    if c["name"] == f"{name}/chosen/still":
+        for plane in c["changes"][0]["rope"]["still"]:
+            manifest["rope"]["inv_freq"][plane] = 0
+json.dump(manifest, open(path, "w"))
+END
+  run grip "$work/of $name" --context 384 --no-figures --out "$work/grip of $name"
+  run what-if "$work/of $name" --context 384 --covariance joint --no-figures --out "$work/drop of $name"
+done
+python3 -B - "$work" <<'END' || failures=$((failures + 1))
+import csv, json, math, statistics, sys
+work = sys.argv[1]
+rows = lambda path: list(csv.DictReader(open(f"{work}/{path}")))
+conditions = {c["name"]: c["changes"] for c in json.load(open(f"{work}/planes/conditions.json"))["conditions"]}
+sets = {r["condition"]: r for r in rows("planes/plane_sets.csv")}
+bad = []
+turns = [10000 ** (-p / 16) * 384 / (2 * math.pi) for p in range(16)]
+bands = {"often": [p for p in range(16) if turns[p] >= 4], "hardly": [p for p in range(16) if turns[p] < 0.25]}
+bands["about_once"] = [p for p in range(16) if p not in bands["often"] + bands["hardly"]]
+want = bands | {f"slowest-{n}": list(range(16 - n, 16)) for n in (1, 2, 4, 8)} | {f"plane {p}": [p] for p in range(16)}
+names = [f"{r}/chosen/still" for r in want] + [f"{r}/random-{n}/still" for r in want if r[:5] != "plane" for n in (1, 2)]
+if sorted(conditions) != sorted(names) or sorted(sets) != sorted(names):
+    bad.append(f"conditions {sorted(conditions)}")
+for name, changes in conditions.items():
+    ranking = name.split("/")[0]
+    if sorted(c["head"] for c in changes) != sorted(f"{l}.{h}" for l in (0, 1, 2, 4, 5, 6) for h in range(8)):
+        bad.append(f"{name}: other heads than those that rotate")
+    planes = {tuple(c["rope"]["still"]) for c in changes}
+    if len(planes) != 1 or len(set(*planes)) != len(want[ranking]) or ("/chosen" in name and list(*planes) != want[ranking]):
+        bad.append(f"{name}: planes {planes}, not {want[ranking]}")
+if len({tuple(conditions[f"often/random-{n}/still"][0]["rope"]["still"]) for n in (1, 2)} | {tuple(bands["often"])}) < 3:
+    bad.append("random planes are alike")
+
+def mean(path, column, which=lambda r: r["rope"] == "1"):
+    return statistics.mean(float(r[column]) for r in rows(path) if which(r))
+for name in ("often", "plane 9"):
+    r = sets[f"{name}/chosen/still"]
+    for column, table in (("winner_8", "grip_heads.csv"), ("matched_8", "grip_heads.csv"), ("reach", "grip_heads.csv")):
+        change = mean(f"grip of {name}/{table}", column) - mean(f"grip of none/{table}", column)
+        if abs(float(r[column]) - change) > 2e-4 * max(1, abs(change)):
+            bad.append(f"{name} {column}: {r[column]}, not {change}")
+    change = mean(f"drop of {name}/predicted/heads.csv", "ap_drop") - mean("drop of none/predicted/heads.csv", "ap_drop")
+    if abs(float(r["ap_drop"]) - change) > 1e-5:
+        bad.append(f"{name} ap_drop: {r['ap_drop']}, not {change}")
+    if not abs(float(r["winner_8"])) > 3 * float(r["winner_8_error"]) > 0:
+        bad.append(f"{name}: grip does not change: {r['winner_8']} ± {r['winner_8_error']}")
+
+def ranks(x):
+    order = sorted(x)
+    return [(order.index(v) + len(order) - order[::-1].index(v) - 1) / 2 for v in x]
+effects = {(r["ranking"], r["place"]): float(r["chosen"]) for r in rows("still-effects/effects.csv") if r["measure"] == "loss"}
+loss = {}
+for r in rows("still/condition_loss.csv"):
+    x = loss.setdefault(r["condition"], {}).setdefault(r["document"], [0, 0])
+    x[0] += float(r["loss"]) * float(r["tokens"])
+    x[1] += float(r["tokens"])
+change = {c: statistics.mean(s / n - loss["none"][d][0] / loss["none"][d][1] for d, (s, n) in v.items()) for c, v in loss.items()}
+for r in rows("still-effects/agreement.csv"):
+    if (r["measure"], r["place"]) == ("loss", "all"):
+        x, y = ranks([float(s[r["column"]]) for s in sets.values()]), ranks([change[c] for c in sets])
+        want = statistics.correlation(x, y) if hasattr(statistics, "correlation") else None
+        if abs(float(r["rank_correlation"]) - want) > 1e-9 or not 0 < float(r["rank_correlation_error"]) < 1:
+            bad.append(f"agreement with {r['column']}: {r['rank_correlation']}, not {want}")
+if abs(change["slowest-2/chosen/still"]) > 1e-3 or change["often/chosen/still"] < 0.1:
+    bad.append(f"slow planes cost {change['slowest-2/chosen/still']}, fast ones {change['often/chosen/still']}")
+print("\n".join(f"FAILED: {b}" for b in bad))
+sys.exit(bool(bad))
+END
+wrote "$work/still-effects" columns.csv effects.csv agreement.csv
+refused 'lacks the key at position' bands "$work/capture" --conditions --out "$work/x"

@@ -45,7 +45,8 @@ enum class draw : std::uint32_t {
   stationary_key = 15,
   softmax_query = 16,
   grip_query = 17,
-  grip_distance = 18
+  grip_distance = 18,
+  plane = 19
 };
 
 /// A stateless stream of random numbers: entry i depends only on (seed, document, layer, use, i).

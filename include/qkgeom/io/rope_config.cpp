@@ -231,4 +231,12 @@ json rope_scaling_fields(const std::string& text) {
   return patch;
 }
 
+rope_description other_rope(const rope_description& was, double theta, const std::string& scaling, index_t context) {
+  const json config{{"rope_theta", theta}, {"rope_scaling", rope_scaling_fields(scaling.empty() ? "none" : scaling)}};
+  auto rope = read_rope(json_value(config, "rope scaling"), was.rotary_dim, context, {});
+  rope.first = was.first;
+  rope.interleaved = was.interleaved;
+  return rope;
+}
+
 }  // namespace qkgeom

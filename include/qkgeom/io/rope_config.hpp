@@ -36,4 +36,8 @@ rope_description read_rope_dictionary(const json_value& config, const std::optio
 /// other.
 json rope_scaling_fields(const std::string& text);
 
+/// Returns an embedding of the planes of `was` with another base and scaling (see `rope_scaling_fields`; empty: none),
+/// in a model made for `context` tokens.
+rope_description other_rope(const rope_description& was, double theta, const std::string& scaling, index_t context);
+
 }  // namespace qkgeom

@@ -190,17 +190,15 @@ std::optional<captured_rope> wanted_rope(const capture_manifest& captured, const
   if (!wanted.theta && wanted.scaling.empty()) return std::nullopt;
   require(captured.rope.has_value(), "--rope-theta and --rope-scaling need a capture that says its rotary embedding");
   const auto& was = *captured.rope;
-  json config{{"rope_theta", wanted.theta ? *wanted.theta : theta_of(was)}};
-  config["rope_scaling"] = rope_scaling_fields(wanted.scaling.empty() ? "none" : wanted.scaling);
   const index_t made_for = captured.model.context;
   require(made_for > 0 || !wanted.scaling.starts_with("dynamic"),
           "--rope-scaling dynamic counts from the model's "
           "context, which the capture does not say (model.context)");
-  auto found = read_rope(json_value(config, "--rope-scaling"), was.rotary_dim,
-                         made_for > 0 ? made_for : captured.context_length, {});
-  found.first = was.first;
-  found.interleaved = was.style == "interleaved";
-  return captured_rope_of(found, context);
+  const rope_description planes{
+      .rotary_dim = was.rotary_dim, .first = was.first, .interleaved = was.style == "interleaved"};
+  return captured_rope_of(other_rope(planes, wanted.theta ? *wanted.theta : theta_of(was), wanted.scaling,
+                                     made_for > 0 ? made_for : captured.context_length),
+                          context);
 }
 
 index_t stretched_position(index_t position, index_t from, index_t to, std::uint32_t document, index_t keep_first,

@@ -18,6 +18,7 @@ namespace qkgeom {
 struct dynamic_scaling {
   double factor = 1;
   index_t context = 0;  ///< tokens
+  bool operator==(const dynamic_scaling&) const = default;
 };
 
 /// "Longrope" scaling (Ding et al. 2024): a document longer than `context` uses other frequencies from its first token
@@ -25,6 +26,7 @@ struct dynamic_scaling {
 struct long_scaling {
   std::vector<float> inv_freq{};  ///< for long documents
   index_t context = 0;            ///< tokens
+  bool operator==(const long_scaling&) const = default;
 };
 
 /// Rotary position embedding of a model.
@@ -45,6 +47,7 @@ struct rope_description {
   /// Returns whether the frequencies depend on a document's length.
   bool by_length() const { return dynamic || longrope; }
   const char* style() const { return interleaved ? "interleaved" : "half"; }
+  bool operator==(const rope_description&) const = default;
 };
 
 /// The numbers of llama3 scaling (Dubey et al. 2024, section 3.4.2 and its reference implementation).
@@ -148,6 +151,21 @@ inline rope_table make_rope_table(const rope_description& rope, index_t position
       const float angle = static_cast<float>(t) * f;
       table.cos.push_back(rounded(std::cos(static_cast<double>(angle))));
       table.sin.push_back(rounded(std::sin(static_cast<double>(angle))));
+    }
+  return table;
+}
+
+/// Makes the table that takes rows under the embedding `was` to `now`, of as many planes; neither depends on a
+/// document's length.
+inline rope_table make_rotation_table(const rope_description& was, const rope_description& now, index_t positions) {
+  rope_table table{was.rotary_dim / 2, {}, {}};
+  const double factor = now.attention_factor / was.attention_factor;
+  for (index_t t = 0; t < positions; ++t)
+    for (std::size_t p = 0; p < was.inv_freq.size(); ++p) {
+      const float from = static_cast<float>(t) * was.inv_freq[p], to = static_cast<float>(t) * now.inv_freq[p];
+      const double angle = static_cast<double>(to) - static_cast<double>(from);
+      table.cos.push_back(static_cast<float>(factor * std::cos(angle)));
+      table.sin.push_back(static_cast<float>(factor * std::sin(angle)));
     }
   return table;
 }

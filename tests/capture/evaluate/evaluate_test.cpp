@@ -235,8 +235,72 @@ class evaluation : public test::capture_test {
     conditions(text);
     return test::message_of([&] { evaluate_model(o, notes); });
   }
+  /// Returns the losses of one condition, "none" without a text.
+  std::vector<double> losses(const std::string& changes = "") {
+    if (changes.empty())
+      o.conditions.clear();
+    else
+      conditions(R"({"conditions": [{"name": "changed", "changes": [)" + changes + "]}]}");
+    evaluate_model(o, notes);
+    const auto table = read_csv(o.capture.run.out / "condition_loss.csv");
+    const auto all = table.numbers("loss");
+    std::vector<double> found;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (table.column("condition")[i] == (changes.empty() ? "none" : "changed")) found.push_back(all[i]);
+    return found;
+  }
   evaluation_options o;
 };
+
+/// Returns the largest difference of two lists.
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double most = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(a[i] - b[i]));
+  return most;
+}
+
+TEST_F(evaluation, gives_heads_the_embedding_that_an_option_gives_the_model) {
+  o.distances.clear();
+  o.records.clear();
+  const auto as_it_is = losses();
+  const std::string yarn = R"("rope": {"scaling": "yarn:4:64"}})", base = R"("rope": {"theta": 500}})";
+  std::string all_yarn, all_base;
+  for (const char* layer : {"0", "1", "2", "4", "5", "6"}) {  // layers 3 and 7 have no rotary embedding
+    all_yarn += std::string(all_yarn.empty() ? "" : ", ") + R"({"layer": )" + layer + ", " + yarn;
+    all_base += std::string(all_base.empty() ? "" : ", ") + R"({"layer": )" + layer + ", " + base;
+  }
+  const auto with_yarn = losses(all_yarn), with_base = losses(all_base);
+  o.capture.model.rope_scaling = "yarn:4:64";
+  EXPECT_LT(largest_difference(with_yarn, losses()), 2e-5);
+  o.capture.model.rope_scaling.clear();
+  o.capture.model.rope_theta = 500;
+  EXPECT_LT(largest_difference(with_base, losses()), 2e-5);
+  for (const auto& changed : {with_yarn, with_base}) EXPECT_GT(largest_difference(changed, as_it_is), 0.05);
+}
+
+TEST_F(evaluation, a_head_whose_planes_are_still_is_one_of_a_layer_without_rotation) {
+  o.distances.clear();
+  o.records.clear();
+  std::string others, planes;
+  for (int h = 0; h < 8; ++h)
+    if (h != 5) others += R"({"head": "1.)" + std::to_string(h) + R"(", "ablate": true}, )";
+  for (int p = 0; p < 16; ++p) planes += (p > 0 ? ", " : "") + std::to_string(p);
+  const std::string still = R"({"head": "1.5", "rope": {"still": [)";
+  const auto rotating = losses(others + still + "]}}"), all = losses(others + still + planes + "]}}"),
+             one = losses(others + still + "3]}}");
+  fs::copy(o.capture.model.path, folder / "nope");
+  auto config = read_json((folder / "nope/config.json").string());
+  config["no_rope_layers"][1] = 0;
+  test::put(folder / "nope/config.json", config.dump());
+  o.capture.model.path = folder / "nope";
+  o.capture.inputs.tokenizer = test::bundled / "tokenizer.json";
+  others.resize(others.size() - 2);
+  EXPECT_LT(largest_difference(all, losses(others)), 2e-5);
+  EXPECT_GT(largest_difference(all, rotating), 1e-3);
+  EXPECT_GT(largest_difference(one, rotating), 1e-5);
+  EXPECT_GT(largest_difference(one, all), 1e-5);
+}
 
 TEST_F(evaluation, of_an_untrained_model_reads_no_weights) {
   o.capture.model.untrained = 3;
@@ -309,6 +373,11 @@ TEST_F(evaluation, refuses_conditions_that_do_not_fit) {
               HasSubstr("0.1 twice"));
   EXPECT_THAT(refused(one(R"({"head": "0.1", "keys_as": "q9"})")), HasSubstr("a cache has no type \"q9\""));
   EXPECT_THAT(refused(one(R"({"head": "0.1", "keys_as": "q8_0", "ablate": true})")), HasSubstr("either"));
+  EXPECT_THAT(refused(one(R"({"layer": 3, "rope": {"still": [0]}})")), HasSubstr("no rotary embedding"));
+  EXPECT_THAT(refused(one(R"({"head": "1.0", "rope": {"still": [16]}})")), HasSubstr("15"));
+  EXPECT_THAT(refused(one(R"({"layer": 1, "rope": {"scaling": "dynamic:2"}})")), HasSubstr("document's length"));
+  EXPECT_THAT(refused(one(R"({"layer": 1, "head": "1.0", "ablate": true})")), HasSubstr("either"));
+  EXPECT_THAT(refused(one(R"({"layer": 8, "ablate": true})")), HasSubstr("8"));
   EXPECT_THAT(refused(R"({"conditions": []})"), HasSubstr("there is no condition"));
   EXPECT_THAT(refused(R"({"conditions": [{"name": "none", "changes": []}]})"), HasSubstr("as it is"));
   EXPECT_THAT(refused(R"({"conditions": [{"name": "a", "changes": []}, {"name": "a", "changes": []}]})"),

@@ -123,7 +123,11 @@ inline void expect_changed_heads_as_on_the_cpu(const std::string& family, const 
   const auto d = f.description();
   std::vector<double> slope(d.head_dim);
   for (std::size_t i = 0; i < slope.size(); ++i) slope[i] = 0.01 * static_cast<double>(i % 5) - 0.02;
-  const std::vector<head_change> changes{{{0, 1}, true, {}, 0}, {{1, d.query_heads - 1}, false, slope, 11.5}};
+  std::vector<head_change> changes{{{0, 1}, true, {}, 0}, {{1, d.query_heads - 1}, false, slope, 11.5}};
+  if (rope_description rope = d.rope_of(d.layers[1]); d.layers[1].rope && !rope.by_length()) {
+    std::fill(rope.inv_freq.begin(), rope.inv_freq.end() - static_cast<std::ptrdiff_t>(rope.inv_freq.size() / 2), 0.0f);
+    changes.push_back({.head = {1, 0}, .rope = rope});
+  }
   const auto run = [&](const forward_pass_factory& pass, const std::vector<head_change>& changed) {
     return run_documents(f, documents, compute_type::f32, pass, rope_stage::post, asked_for::everything, 1, changed);
   };
