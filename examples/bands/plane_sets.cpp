@@ -20,7 +20,7 @@ bool holds(const std::vector<double>& frequencies, double f) {
   return std::find(frequencies.begin(), frequencies.end(), f) != frequencies.end();
 }
 
-/// Lists the sets; `all`: the frequencies of the model's planes, the slowest first.
+/// Lists the sets; `all`: the frequencies of the model's planes, ascending. Random sets are sets of their own.
 std::vector<plane_set> list_sets(const std::vector<double>& all, index_t context, const band_arguments& choice,
                                  std::uint64_t seed) {
   std::vector<plane_set> sets;
@@ -28,12 +28,16 @@ std::vector<plane_set> list_sets(const std::vector<double>& all, index_t context
   const auto add = [&](const std::string& ranking, const std::vector<double>& still, index_t random) {
     if (still.empty()) return;
     sets.push_back({ranking + "/chosen/still", still, {}});
-    for (index_t n = 1; n <= random; ++n) {
-      const random_stream stream{seed, rankings, static_cast<std::uint32_t>(n), draw::plane};
+    const random_stream stream{seed, rankings, 0, draw::plane};
+    std::set<std::vector<double>> seen{still};  // no set is drawn twice
+    std::uint64_t draws = 0;
+    for (index_t n = 1, tries = 0; n <= random && tries < 100 * random; ++tries) {
       auto drawn = all;
-      for (std::size_t i = 0; i < still.size(); ++i) std::swap(drawn[i], drawn[i + stream.below(i, drawn.size() - i)]);
+      for (std::size_t k = 0; k < still.size(); ++k)
+        std::swap(drawn[k], drawn[k + stream.below(draws++, drawn.size() - k)]);
       drawn.resize(still.size());
-      sets.push_back({ranking + "/random-" + std::to_string(n) + "/still", drawn, {}});
+      std::sort(drawn.begin(), drawn.end());
+      if (seen.insert(drawn).second) sets.push_back({ranking + "/random-" + std::to_string(n++) + "/still", drawn, {}});
     }
     ++rankings;
   };

@@ -4,9 +4,9 @@
 # every plane, bands of planes and random planes in each of seven checkpoints of the bundled run; predicts grip, reach and
 # AP_drop from short documents, and measures the loss near and far in documents of the trained length. Writes OUT/planes.csv.
 # OUT: out/planes by default. MODELS [the seven]: folders or GGUF files; TEXTS [the held-out books]: JSON lines, of which the
-# first SHORT [4] documents predict and DOCUMENTS [8] others are judged on, cut to LENGTH [that of config.json] tokens; EACH
-# [--each-plane]: empty holds still bands alone. Installs missing Debian packages and builds qkgeom. A quarter of an hour on
-# two cores; reuses what an earlier run built, captured or evaluated.
+# first SHORT [4] documents predict and DOCUMENTS [8] others are judged on, cut to LENGTH [that of config.json] tokens; DTYPE
+# [f32]; EACH [--each-plane]: empty holds still bands alone. Installs missing Debian packages and builds qkgeom. A quarter of
+# an hour on two cores; reuses what an earlier run built, captured or evaluated.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../common/prepare.sh"
 options planes "$@"
@@ -19,11 +19,11 @@ for model in "${models[@]}"; do
   length=${LENGTH:-$(grep -oP '"max_position_embeddings": *\K[0-9]+' "$model/config.json")}
   step "$name: $length tokens"
   "$bin/qkgeom" capture --model "$model" --jsonl "$texts" --examples "$short" --max-length $((length > 2048 ? 1024 : length / 2)) \
-    --sampler all --pre-rope --out "$out/$name/short" --resume
+    --dtype "${DTYPE:-f32}" --sampler all --pre-rope --out "$out/$name/short" --resume
   "$bin/qkgeom" bands "$out/$name/short" --context "$length" --conditions --random 2 ${EACH---each-plane} --no-figures --out "$out/$name/bands"
   if ! cmp -s "$out/$name/bands/conditions.json" "$out/$name/evaluation/conditions.json"; then
     "$bin/qkgeom" evaluate --model "$model" --jsonl "$texts" --skip-examples "$short" --examples "${DOCUMENTS:-8}" --max-length "$length" \
-      --conditions "$out/$name/bands/conditions.json" --out "$out/$name/evaluation"
+      --conditions "$out/$name/bands/conditions.json" --dtype "${DTYPE:-f32}" --out "$out/$name/evaluation"
     cp "$out/$name/bands/conditions.json" "$out/$name/evaluation/conditions.json"
   fi
   "$bin/qkgeom" interventions "$out/$name/evaluation" --table "$out/$name/bands/plane_sets.csv" \

@@ -217,8 +217,10 @@ for name, changes in conditions.items():
     planes = {tuple(c["rope"]["still"]) for c in changes}
     if len(planes) != 1 or len(set(*planes)) != len(want[ranking]) or ("/chosen" in name and list(*planes) != want[ranking]):
         bad.append(f"{name}: planes {planes}, not {want[ranking]}")
-if len({tuple(conditions[f"often/random-{n}/still"][0]["rope"]["still"]) for n in (1, 2)} | {tuple(bands["often"])}) < 3:
-    bad.append("random planes are alike")
+for r in want:
+    drawn = [tuple(c[0]["rope"]["still"]) for name, c in conditions.items() if name.startswith(r + "/")]
+    if len(set(drawn)) != len(drawn):
+        bad.append(f"{r}: a set is drawn twice: {drawn}")
 
 def mean(path, column, which=lambda r: r["rope"] == "1"):
     return statistics.mean(float(r[column]) for r in rows(path) if which(r))
