@@ -81,7 +81,7 @@ class decoder {
     const decoder_description& d = description_;
     require(last_layer >= 0 && last_layer < d.n_layers(), "layer ", last_layer, " of a model with ", d.n_layers());
     model.check(prefix_ + d.embedding + ".weight", embedding_shape());
-    while (last_layer_ >= 0 && (layer_of(last_layer_).delta || layer_of(last_layer_).skipped)) --last_layer_;
+    while (last_layer_ >= 0 && !d.attends(last_layer_)) --last_layer_;
     for (index_t l = 0; l <= last_layer_; ++l)
       if (!layer_of(l).skipped) check_layer(d, model, prefix_, l, l == last_layer_);
     for (int i = 0; i < m.workers(); ++i) workspaces_.emplace_back(m);
@@ -92,8 +92,10 @@ class decoder {
   static index_t working_bytes(const decoder_description& d, index_t tokens, const decoder_options& o) {
     const index_t k = d.widest_keys(), rows = std::min(o.chunk, tokens);
     const index_t tables = (d.local_rope ? 2 : 1) * tokens * d.widest_head() * static_cast<index_t>(sizeof(float));
-    return static_cast<index_t>(sizeof(T)) * tokens * (d.hidden + 2 * k) + document_rows<Device, T>::bytes(d, rows) +
-           tables + workspace::working_bytes(d, rows) + token_losses_bytes<T>(d, tokens, o.chunk) +
+    return static_cast<index_t>(sizeof(T)) * tokens * (d.hidden + 2 * k) +
+           document_rows<Device, T>::bytes(d, rows, tokens) + tables + workspace::working_bytes(d, rows) +
+           token_losses_bytes<T>(d, tokens, o.chunk) + sparse_attention<Device, T>::working_bytes(d, tokens, rows) +
+           4 * pass::chosen_entries(d, tokens) +
            steps::attention_type::working_bytes(d.query_heads, d.widest_head(), std::min(o.attention_rows, rows),
                                                 o.attention_keys);
   }
@@ -171,7 +173,11 @@ class decoder {
   pass begin(std::size_t number, token_span ids) {
     const decoder_description& d = description_;
     const auto tokens = static_cast<index_t>(ids.size());
-    pass p{number, ids, tokens, {device_->memory(), tokens * d.hidden}};
+    pass p{number,
+           ids,
+           tokens,
+           {device_->memory(), tokens * d.hidden},
+           {device_->memory(), pass::chosen_entries(d, tokens)}};
     const std::string name = prefix_ + d.embedding + ".weight";
     const auto shape = embedding_shape();
     const float scale = d.scaled_embedding
@@ -207,7 +213,7 @@ class decoder {
     for (std::size_t i = 0; i < passes.size(); ++i) {
       pass& p = passes[i];
       p.rows = &rows_[i % together];
-      p.rows->reserve(d, Device::whole_documents ? p.tokens : rows);
+      p.rows->reserve(d, Device::whole_documents ? p.tokens : rows, Device::whole_documents ? p.tokens : capacity_);
     }
     for (workspace& w : workspaces_) w.reserve(d, rows);
     make_tables(d.rope, longest, passes, rope_, &pass::own_rope, &pass::rope);
@@ -259,10 +265,12 @@ class decoder {
       };
       const bool pre = stage == rope_stage::pre && to.rows && !layer.delta;
       each_chunk([&](const chunk& c, workspace& w) { steps_.project(c, layer, visit.only_qk, weights, !pre, w); });
-      if (to.rows && !layer.delta)
+      if (to.rows && description_.attends(visit.layer))
         for (const chunk& c : parts)
-          to.rows(c.document->number, visit.layer, c.first, steps_.query_view(c, layer),
-                  steps_.key_view(*c.document, layer, c.first, c.rows));
+          description_.indexer_rows
+              ? to.rows(c.document->number, visit.layer, c.first, steps_.index_query_view(c), steps_.index_key_view(c))
+              : to.rows(c.document->number, visit.layer, c.first, steps_.query_view(c, layer),
+                        steps_.key_view(*c.document, layer, c.first, c.rows));
       if (pre) each_chunk([&](const chunk& c, workspace&) { steps_.rotate(c, layer, weights); });
       if (to.measured && !layer.delta)
         for (const chunk& c : parts) measure_softmax(c, visit.layer, to);

@@ -77,14 +77,24 @@ struct document_rows {
         side(m.memory(), 0),
         convolved(m.memory(), 0),
         state(m.memory(), 0),
+        index_q(m.memory(), 0),
+        index_weights(m.memory(), 0),
+        index_keys(m.memory(), 0),
         keys(m) {}
   buffer<T, typename Device::memory_type> q, attended;
   buffer<T, typename Device::memory_type> side;  // gates of the attention, or a delta net's inputs, see `side_rows`
   buffer<float, typename Device::memory_type> convolved, state;  // of a delta net
+  // Of an indexer: (rows, heads, d), (rows, heads) and, of the whole document, (tokens, d).
+  buffer<T, typename Device::memory_type> index_q, index_weights, index_keys;
   typename device_storage<Device, T>::keys keys;
 
-  /// Reserves memory for `rows` rows; keys and values reserve their own.
-  void reserve(const decoder_description& d, index_t rows) {
+  /// Reserves memory for `rows` rows of documents of `tokens`; keys and values reserve their own.
+  void reserve(const decoder_description& d, index_t rows, index_t tokens) {
+    if (d.indexer) {
+      index_q.reserve(rows * d.indexer->heads * d.indexer->dim);
+      index_weights.reserve(rows * d.indexer->heads);
+      index_keys.reserve(tokens * d.indexer->dim);
+    }
     q.reserve(rows * row_width(d));
     if (!Device::whole_documents) attended.reserve(rows * row_width(d));
     side.reserve(side_width(d) * (rows + rows_before(d)));
@@ -92,8 +102,9 @@ struct document_rows {
     convolved.reserve(rows * d.delta->state_width());
     state.reserve(d.delta->values() * d.delta->key_dim);
   }
-  static index_t bytes(const decoder_description& d, index_t rows) {
-    const index_t elements = 2 * rows * row_width(d) + side_width(d) * (rows + rows_before(d));
+  static index_t bytes(const decoder_description& d, index_t rows, index_t tokens) {
+    index_t elements = 2 * rows * row_width(d) + side_width(d) * (rows + rows_before(d));
+    if (d.indexer) elements += rows * d.indexer->heads * (d.indexer->dim + 1) + tokens * d.indexer->dim;
     const index_t floats = d.delta ? rows * d.delta->state_width() + d.delta->values() * d.delta->key_dim : 0;
     return elements * static_cast<index_t>(sizeof(T)) + floats * static_cast<index_t>(sizeof(float));
   }
@@ -120,10 +131,17 @@ struct document_pass {
   std::size_t number;
   token_span ids;
   index_t tokens;
-  buffer<T, typename Device::memory_type> hidden;      // (tokens, hidden)
+  buffer<T, typename Device::memory_type> hidden;  // (tokens, hidden)
+  buffer<std::int32_t, typename Device::memory_type>
+      chosen;                                          // (tokens, indexer's) keys that the attention sees; empty: all
   std::optional<tables> own_rope{}, own_local_rope{};  // if the document's length changes its rotation
   const tables *rope = nullptr, *local_rope = nullptr;
   document_rows<Device, T>* rows = nullptr;
+
+  /// Returns the entries of `chosen` for a document of so many tokens.
+  static index_t chosen_entries(const decoder_description& d, index_t tokens) {
+    return d.indexer && tokens > d.indexer->chosen ? tokens * d.indexer->chosen : 0;
+  }
 };
 
 /// Rows [first, first + rows) of a document; q and attended point to its first row, which has the number `place` among
@@ -193,7 +211,8 @@ struct chunk_memory {
   static index_t wide_width(const decoder_description& d) {
     const bool gated = d.feed_forward_form != feed_forward_kind::not_gated;
     return std::max({(d.gated_output ? 2 : 1) * d.query_heads * d.widest_head() + 2 * d.widest_keys(),
-                     (gated ? 2 : 1) * dense_width(d), latent_width(d)});
+                     (gated ? 2 : 1) * dense_width(d), latent_width(d),
+                     d.indexer ? d.indexer->heads * d.indexer->dim : 0});
   }
   static index_t block_width(const decoder_description& d) {
     return d.parallel_residual && !d.adds_in_order ? d.hidden : 0;

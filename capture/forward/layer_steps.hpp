@@ -8,6 +8,7 @@
 #include "capture/forward/blockwise_attention.hpp"
 #include "capture/forward/decoder_memory.hpp"
 #include "capture/forward/delta.hpp"
+#include "capture/forward/indexer.hpp"
 #include "capture/forward/kernels.hpp"
 #include "capture/forward/latent.hpp"
 #include "capture/forward/linear_map.hpp"
@@ -32,7 +33,12 @@ class layer_steps {
 
   /// Takes arguments that must outlive it, and the rows and keys of a block of the attention.
   layer_steps(Device& m, const decoder_description& d, index_t attention_rows, index_t attention_keys)
-      : device_(&m), description_(d), attention_(m, attention_rows, attention_keys), own_keys_(m), chunk_keys_(m) {}
+      : device_(&m),
+        description_(d),
+        attention_(m, attention_rows, attention_keys),
+        sparse_(m),
+        own_keys_(m),
+        chunk_keys_(m) {}
 
   index_t query_width(const layer_description& layer) const {
     return description_.query_heads * description_.heads_of(layer).head_dim;
@@ -59,6 +65,16 @@ class layer_steps {
             heads.head_dim,
             keys.row_stride(),
             keys.head_stride()};
+  }
+
+  /// Returns the queries of a chunk's indexer, and their keys.
+  tensor_view<const T, space> index_query_view(const chunk& c) const {
+    const indexer_description& i = *description_.indexer;
+    return {index_queries(c), c.rows, i.heads, i.dim, i.heads * i.dim, i.dim};
+  }
+  tensor_view<const T, space> index_key_view(const chunk& c) const {
+    const index_t dim = description_.indexer->dim;
+    return {c.document->rows->index_keys.data() + c.first * dim, c.rows, 1, dim, dim, dim};
   }
 
   /// Computes queries, keys and values of a chunk: norm, linear map, norms and, if `rotates`, the rotary embedding.
@@ -97,6 +113,7 @@ class layer_steps {
 
   void rotate(const chunk& c, const layer_description& layer, const layer_type& weights) {
     device_->rows(c.rows, rotation_of(c, layer, weights));
+    if (layer.indexer) device_->rows(c.rows, index_rotation_of(c, layer));
   }
 
   /// Computes the attention of a chunk's rows to all keys so far, with the changes of heads.
@@ -142,7 +159,9 @@ class layer_steps {
                                  d.score_scale.value_or(1 / std::sqrt(static_cast<double>(heads.head_dim))),
                                  d.score_cap,
                                  d.sinks ? weights.sinks.data() : nullptr};
-    if (layer.chunk)
+    if (c.document->chosen.size() > 0)
+      attend_sparsely(c, layer, call, keys);
+    else if (layer.chunk)
       attend_chunks(call, keys, *layer.chunk);
     else
       attend(call, keys);
@@ -281,6 +300,7 @@ class layer_steps {
                                                                norm_of_rows(weights.latent.query_norm),
                                                                norm_of_rows(weights.latent.key_norm), w.latent.data()});
            });
+    if (layer.indexer) project_indexer(c, layer, only_qk, weights, rotates, x, w);
     T* const wide = reinterpret_cast<T*>(w.wide.data());
     const device_kernels::head_parts<T> parts{l.plain, l.rotated, l.pairs};
     const map_shape to_queries = l.query_rank > 0 ? map_shape{c.rows, query_width(layer), l.query_rank, stride}
@@ -294,6 +314,47 @@ class layer_steps {
                   device_kernels::place_latent_keys<T>{wide, w.latent.data() + l.query_rank + l.key_rank, stride,
                                                        l.value_dim, only_qk ? nullptr : c.document->rows->keys.values(),
                                                        parts, rotates, rotation_of(c, layer, weights)});
+  }
+
+  /// Computes queries, key and weights of an indexer from x (rows, hidden) and the latent rows of queries.
+  void project_indexer(const chunk& c, const layer_description& layer, bool only_qk, const layer_type& weights,
+                       bool rotates, const T* x, workspace& w) {
+    const decoder_description& d = description_;
+    const indexer_description& i = *d.indexer;
+    auto& rows = *c.document->rows;
+    T* const wide = reinterpret_cast<T*>(w.wide.data());
+    const index_t rotated = d.latent->rotated;
+    const auto place = [&](index_t heads, const device_kernels::norm_parameters& norm, T* to) {
+      device_->rows(c.rows, device_kernels::place_index_rows<T>{
+                                wide, to, heads, i.dim, norm, {0, rotated, i.pairs}, {i.dim - rotated, 0, false}});
+    };
+    multiply_map(*device_, weights.indexer.queries.w,
+                 {c.rows, i.heads * i.dim, d.latent->query_rank, workspace::latent_width(d)}, w.latent.data(), wide,
+                 w.product);
+    place(i.heads, {}, index_queries(c));
+    multiply_map(*device_, weights.indexer.key.w, {c.rows, i.dim, d.hidden, d.hidden}, x, wide, w.product);
+    const auto& norm = weights.indexer.key_norm;
+    place(1, {norm.w.data(), norm.b.data(), norm_kind::layer, static_cast<float>(latent_description::eps)},
+          rows.index_keys.data() + c.first * i.dim);
+    if (rotates) device_->rows(c.rows, index_rotation_of(c, layer));
+    if (!only_qk)
+      multiply_map(*device_, weights.indexer.weights.w, {c.rows, i.heads, d.hidden, d.hidden}, x,
+                   rows.index_weights.data() + c.place * i.heads, w.product);
+  }
+  T* index_queries(const chunk& c) const {
+    const indexer_description& i = *description_.indexer;
+    return c.document->rows->index_q.data() + c.place * i.heads * i.dim;
+  }
+
+  /// Attends to the keys that the layer's indexer chooses, or one before it chose.
+  void attend_sparsely(const chunk& c, const layer_description& layer, const attention_call<T>& call, keys_type& keys) {
+    const indexer_description& i = *description_.indexer;
+    auto& rows = *c.document->rows;
+    std::int32_t* const chosen = c.document->chosen.data() + c.first * i.chosen;
+    if (layer.indexer)
+      sparse_.choose(i, index_queries(c), rows.index_weights.data() + c.place * i.heads, rows.index_keys.data(),
+                     c.first, c.rows, chosen);
+    sparse_.attend(call, keys.row_stride(), keys.head_stride(), chosen, i.chosen);
   }
 
   device_kernels::chunk_places<T> places_of(const chunk& c, const layer_description& layer) const {
@@ -311,28 +372,37 @@ class layer_steps {
   device_kernels::rotate_rows<T> rotation_of(const chunk& c, const layer_description& layer,
                                              const layer_type& weights) const {
     const decoder_description& d = description_;
-    const pass& p = *c.document;
     device_kernels::rotate_rows<T> rotation{places_of(c, layer)};
     if (d.norms_rotated(layer)) {
       rotation.q_norm = norm_of(weights.q_norm);
       rotation.k_norm = norm_of(weights.k_norm);
     }
-    if (layer.rope) {
-      const rope_description& rope = d.rope_of(layer);
-      const rotary_tables<Device>& t = layer.local_rope ? *p.local_rope : *p.rope;
-      rotation.cos = t.cos.data();
-      rotation.sin = t.sin.data();
-      rotation.half = t.half;
-      rotation.rotated_from = rope.first;
-      rotation.interleaved = rope.interleaved;
-      rotation.exact = rope.exact;
-    }
+    if (layer.rope) turn(c, layer, rotation);
     if (d.growth && !(d.growth_unrotated && layer.rope)) {
       rotation.counts_from_1 = d.growth_unrotated;
       rotation.growth = static_cast<float>(d.growth->beta);
       rotation.growth_context = d.growth->context;
     }
     return rotation;
+  }
+  device_kernels::rotate_rows<T> index_rotation_of(const chunk& c, const layer_description& layer) const {
+    const indexer_description& i = *description_.indexer;
+    device_kernels::rotate_rows<T> rotation{
+        {index_queries(c), c.document->rows->index_keys.data(), c.first, i.heads, 1, i.dim, i.dim, 0}};
+    turn(c, layer, rotation);
+    rotation.rotated_from = 0;
+    return rotation;
+  }
+  /// Sets the rotary embedding of a layer.
+  void turn(const chunk& c, const layer_description& layer, device_kernels::rotate_rows<T>& rotation) const {
+    const rope_description& rope = description_.rope_of(layer);
+    const rotary_tables<Device>& t = layer.local_rope ? *c.document->local_rope : *c.document->rope;
+    rotation.cos = t.cos.data();
+    rotation.sin = t.sin.data();
+    rotation.half = t.half;
+    rotation.rotated_from = rope.first;
+    rotation.interleaved = rope.interleaved;
+    rotation.exact = rope.exact;
   }
 
   /// Returns the parameters of a norm; norms of queries and keys have no biases.
@@ -405,6 +475,7 @@ class layer_steps {
   Device* device_;
   const decoder_description& description_;
   attention_type attention_;
+  sparse_attention<Device, T> sparse_;
   keys_type own_keys_;    // per query head, in layers with changed keys
   keys_type chunk_keys_;  // of one chunk, for `attend_chunks`
 };

@@ -191,6 +191,15 @@ class slice_list {
            l.query_rank > 0 ? l.query_rank : d.hidden, false, to.queries);
     linear(own + "kv_b_proj", d.key_heads * (l.plain + l.value_dim), l.key_rank, false, to.keys);
   }
+  void indexer(bool only_qk, indexer_weights& to) {
+    const indexer_description& i = *model_.indexer;
+    const std::string own = "self_attn.indexer.";
+    linear(own + "wq_b", i.heads * i.dim, model_.latent->query_rank, false, to.queries);
+    linear(own + "wk", i.dim, model_.hidden, false, to.key);
+    vector(own + "k_norm.weight", i.dim, to.key_norm.w);
+    vector(own + "k_norm.bias", i.dim, to.key_norm.b);
+    if (!only_qk) linear(own + "weights_proj", i.heads, model_.hidden, false, to.weights);
+  }
   /// Adds a gated feed-forward whose names begin with `name`.
   void gated(const std::string& name, index_t width, bool bias, feed_forward_weights& to) {
     const auto& [gate, up, down] = model_.names.gated_parts;
@@ -225,6 +234,7 @@ std::vector<tensor_slice> slices_of(const decoder_description& d, const std::str
     list.latent(to.latent);
   else
     list.qkv(l, only_qk, to.qkv);
+  if (l.indexer) list.indexer(only_qk, to.indexer);
   const head_shape heads = d.heads_of(l);
   if (l.delta) {
     // a delta net has no norms of queries and keys

@@ -35,6 +35,12 @@ struct latent_weights {
   std::vector<float> query_norm, key_norm;
 };
 
+/// Weights of an indexer: `weights` gives the weights of its heads.
+struct indexer_weights {
+  linear_weights queries, key, weights;
+  norm_weights key_norm;
+};
+
 /// Weights of a net in place of attention besides `output` and `qkv`, which holds all its projections of hidden states.
 struct delta_weights {
   std::vector<float> convolution;          ///< (channels, kernel)
@@ -49,6 +55,7 @@ struct layer_weights {
   norm_weights attention_norm, attention_out_norm, feed_forward_norm, feed_forward_out_norm;
   linear_weights qkv, output;
   latent_weights latent;  ///< takes the place of qkv
+  indexer_weights indexer;
   delta_weights delta;
   std::vector<float> q_norm, k_norm, v_norm;
   std::vector<float> sinks;   ///< (query heads) logits

@@ -40,6 +40,11 @@ class device_layer {
     buffer<float, typename Device::memory_type> query_norm, key_norm;
   };
 
+  struct indexer_maps {
+    linear_map queries, key, weights;
+    norm key_norm;
+  };
+
   struct delta_vectors {
     buffer<float, typename Device::memory_type> convolution, bias, keep_bias, keep_log, skip, norm;
   };
@@ -52,6 +57,7 @@ class device_layer {
         qkv(make_map(m)),
         output(make_map(m)),
         latent{make_map(m), make_map(m), make_map(m), {m.weight_memory(), 0}, {m.weight_memory(), 0}},
+        indexer{make_map(m), make_map(m), make_map(m), make_norm(m)},
         delta{{m.weight_memory(), 0}, {m.weight_memory(), 0}, {m.weight_memory(), 0},
               {m.weight_memory(), 0}, {m.weight_memory(), 0}, {m.weight_memory(), 0}},
         router(make_map(m)),
@@ -69,6 +75,9 @@ class device_layer {
     put(from.attention_norm, attention_norm);
     put(from.qkv, qkv);
     put(from.latent, latent);
+    put(from.indexer.queries, indexer.queries);
+    put(from.indexer.key, indexer.key);
+    put(from.indexer.key_norm, indexer.key_norm);
     put(from.delta.convolution, delta.convolution);
     put(from.delta.bias, delta.bias);
     put(from.delta.keep_bias, delta.keep_bias);
@@ -85,6 +94,7 @@ class device_layer {
     put(from.sinks, sinks);
     put(from.factor, factor);
     put(from.output, output);
+    put(from.indexer.weights, indexer.weights);
     if (visit.dense) put(from.feed_forward, feed_forward);
     if (!visit.experts) return;
     put(from.router, router);
@@ -96,6 +106,7 @@ class device_layer {
   norm attention_norm, attention_out_norm, feed_forward_norm, feed_forward_out_norm;
   linear_map qkv, output;
   latent_maps latent;
+  indexer_maps indexer;
   delta_vectors delta;
   linear_map router, shared_gate;
   buffer<float, typename Device::memory_type> q_norm, k_norm, v_norm, sinks, factor;

@@ -74,8 +74,13 @@ void add_work(capture_estimate& estimate, const decoder_description& model, cons
       estimate.attention_flop += 6 * real(net.values() * net.key_dim) * real(estimate.tokens);
       continue;
     }
-    for (const index_t n : lengths)
-      estimate.attention_flop += 4 * real(model.query_heads * model.heads_of(layer).head_dim) * seen_by(layer, real(n));
+    for (const index_t n : lengths) {
+      const auto& indexer = model.indexer;
+      const double seen = indexer ? seen_keys(real(n), indexer->chosen) : seen_by(layer, real(n));
+      estimate.attention_flop += 4 * real(model.query_heads * model.heads_of(layer).head_dim) * seen;
+      if (layer.indexer && n > indexer->chosen)
+        estimate.attention_flop += 2 * real(indexer->heads * indexer->dim) * seen_keys(real(n), {});
+    }
   }
   if (whole) estimate.linear_flop += 2 * real(model.hidden) * real(model.vocabulary) * real(estimate.tokens);
   if (!estimate.manifest.extra.contains("softmax")) return;
@@ -174,7 +179,9 @@ double peak_bytes(const capture_estimate& estimate, const decoder_description& m
   const double tables = real(model.rope.rotary_dim) * (model.local_rope ? 2 : 1);
   const double delta = model.delta ? real(model.delta->width() + model.delta->state_width()) : 0;
   const double sides = model.gated_output ? std::max(queries, delta) : delta;
-  const double documents = real(batch) * (real(model.hidden) + queries + sides + 2 * keys + tables);
+  const auto& i = model.indexer;
+  const double indexer = i ? real(i->heads * (i->dim + 1) + i->dim + (batch > i->chosen ? i->chosen : 0)) : 0;
+  const double documents = real(batch) * (real(model.hidden) + queries + sides + 2 * keys + tables + indexer);
   const int threads = asked_threads > 0 ? asked_threads : usable_cores();
   constexpr index_t rows = cpu_device::sizes.chunk;
   const double piece = whole ? real(cpu_device::vocabulary_piece) : 0;
@@ -183,6 +190,7 @@ double peak_bytes(const capture_estimate& estimate, const decoder_description& m
   return program + shard + (tiles ? bf16_entry : f32) * (weights + piece * real(model.hidden)) +
          f32 * (documents + threads * real(rows) * piece) +
          threads * real(chunk_memory<cpu_device, float>::working_bytes(model, rows)) +
+         real(sparse_attention<cpu_device, float>::working_bytes(model, estimate.longest, estimate.longest, threads)) +
          (estimate.manifest.extra.contains("softmax") ? real(sampled_softmax<cpu_device, float>::working_bytes(
                                                             model.query_heads, model.widest_head(), estimate.longest,
                                                             distance_bins(estimate.manifest.context_length), threads))

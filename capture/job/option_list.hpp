@@ -28,6 +28,9 @@ inline constexpr std::pair<std::string_view, compute_type> compute_names[] = {{"
                                                                               {"bf16", compute_type::bf16}};
 inline constexpr std::pair<std::string_view, bos_rule> bos_names[] = {
     {"tokenizer", bos_rule::as_tokenizer}, {"prepend", bos_rule::prepend}, {"none", bos_rule::none}};
+inline constexpr std::pair<std::string_view, head_owner> owner_names[] = {{"attention", head_owner::attention},
+                                                                          {"indexer", head_owner::indexer}};
+constexpr const auto& names_of(head_owner) { return owner_names; }
 constexpr const auto& names_of(compute_type) { return compute_names; }
 constexpr const auto& names_of(bos_rule) { return bos_names; }
 constexpr const auto& names_of(sampler_kind) { return sampler_names; }
@@ -85,6 +88,8 @@ void each_option(selection_options& o, F&& f) {
   f("rate", o.sampler.rate, "expected tokens kept in a bucket", in_protocol);
   f("skip-first", o.sampler.skip_first, "leading tokens of a document that are never kept", in_protocol | in_manifest);
   f("same-positions", o.same_positions, "keys at the positions of the queries", in_protocol | in_manifest);
+  f("heads-of", o.heads_of, "heads of the attention, or of the indexer that chooses the keys which it sees",
+    in_protocol | in_manifest);
   f("heads", head_choice{o.heads, o.head_list},
     "query heads: a number of them, drawn over all captured layers; all; LAYER.HEAD words such as 3.12,4.0; or a file "
     "of such words or {\"LAYER\": [HEAD, ...]} [the protocol's, else all]",

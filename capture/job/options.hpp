@@ -22,6 +22,9 @@ inline constexpr index_t most_tokens = 0x7fffffff;
 /// Documents that begin with the beginning-of-text token: as the tokenizer says, all (with one), or none.
 enum class bos_rule { as_tokenizer, prepend, none };
 
+/// Whose heads a capture holds: those of a layer's attention, or of the indexer that chooses the keys it sees.
+enum class head_owner { attention, indexer };
+
 /// Documents of a capture, one JSON Lines file or text files of one document each, and their tokenizer.
 struct input_options {
   std::filesystem::path jsonl{};
@@ -52,11 +55,12 @@ struct model_options {
 struct selection_options {
   index_t max_length = 0;                   ///< tokens to which a document is cut; 0: the model's context
   token_sampler sampler{.bucket_size = 0};  ///< bucket size 0: a sixteenth of the context
-  std::optional<index_t> heads{};           ///< number of query heads to draw over the layers; null: all
-  std::vector<head_id> head_list{};         ///< query heads, ascending, instead of a draw
-  std::vector<index_t> layers{};            ///< empty: all without a sliding window and with the model's usual heads
-  bool include_windowed = false;            ///< layers with a sliding window too, if `layers` is empty
-  bool same_positions = false;              ///< keys at the positions of the queries instead of an independent draw
+  head_owner heads_of = head_owner::attention;
+  std::optional<index_t> heads{};    ///< number of query heads to draw over the layers; null: all
+  std::vector<head_id> head_list{};  ///< query heads, ascending, instead of a draw
+  std::vector<index_t> layers{};     ///< empty: all without a sliding window and with the model's usual heads
+  bool include_windowed = false;     ///< layers with a sliding window too, if `layers` is empty
+  bool same_positions = false;       ///< keys at the positions of the queries instead of an independent draw
   std::uint64_t seed = 0;
   bool pre_rope = false;  ///< queries and keys before the rotary embedding
   index_t short_of = 0;   ///< tokens of the context that this capture stands for (`shorten`); 0: its own

@@ -38,13 +38,15 @@ std::pair<const char*, const char*> name_of_nets(const decoder_description& mode
 std::string left_out_text(const decoder_description& model, const selection_options& options) {
   if (!options.layers.empty()) return {};
   const index_t context = context_of(model, options);
-  std::vector<index_t> windowed, parted, nets, images;
+  std::vector<index_t> windowed, parted, nets, images, sharing;
   for (index_t l = 0; l < model.n_layers(); ++l) {
     const layer_description& layer = model.layers[l];
     if (layer.delta)
       nets.push_back(l);
     else if (layer.skipped)
       images.push_back(l);
+    else if (!model.attends(l))
+      sharing.push_back(l);
     else if (is_parted(layer, context))
       parted.push_back(l);
     else if (model.slides(layer, context) && !options.include_windowed)
@@ -54,7 +56,8 @@ std::string left_out_text(const decoder_description& model, const selection_opti
   for (const auto& [layers, why] : {std::pair{&windowed, "have a sliding window (--include-windowed captures them)"},
                                     {&parted, "attend within chunks"},
                                     {&nets, name_of_nets(model).second},
-                                    {&images, "attend to images"}})
+                                    {&images, "attend to images"},
+                                    {&sharing, "have no indexer of their own"}})
     if (!layers->empty())
       text += (text.empty() ? "" : "; ") + std::string("layers ") + ranges_text(*layers) + ", which " + why;
   return text;
@@ -69,6 +72,9 @@ std::vector<index_t> choose_layers(const decoder_description& model, const selec
     require(!model.layers[l].skipped, "layer ", l, " was asked for, but it attends to images alone");
     require(!model.layers[l].delta, "layer ", l, " was asked for, but it is ", name_of_nets(model).first,
             ", which has no queries and keys");
+    require(model.attends(l), "layer ", l,
+            " was asked for, but it has no indexer of its own: it takes the keys that the ",
+            "layer before it attends to");
     const index_t chunk = model.layers[l].chunk.value_or(0);
     require(!is_parted(model.layers[l], context), "layer ", l, " was asked for, but it attends within chunks of ",
             chunk, " tokens, which analyses do not know; --max-length ", chunk, " cuts documents there");
@@ -167,6 +173,19 @@ capture_manifest plan_capture(const decoder_description& model, const std::strin
     if (info.key_heads.empty() || info.key_heads.back() != key) info.key_heads.push_back(key);
   }
   return m;
+}
+
+decoder_description captured_heads(const decoder_description& model, const selection_options& options) {
+  decoder_description d = model;
+  if (options.heads_of == head_owner::attention) return d;
+  require(model.indexer.has_value(), "--heads-of indexer: a model of type ", model.model_type, " has no indexers");
+  d.indexer_rows = true;
+  d.query_heads = model.indexer->heads;
+  d.key_heads = 1;
+  d.head_dim = model.indexer->dim;
+  d.rope.first = 0;
+  d.score_scale.reset();
+  return d;
 }
 
 std::vector<index_t> layers_with_other_heads(const decoder_description& model) {

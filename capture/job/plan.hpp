@@ -40,6 +40,10 @@ capture_manifest plan_capture(const decoder_description& model, const std::strin
                               const std::string& config_sha256, const selection_options& options,
                               compute_type compute = compute_type::f32);
 
+/// Describes the heads that the options ask for as those of a model's attention, for the functions here: the model
+/// itself, or its indexers. Throws `error` if it has none.
+decoder_description captured_heads(const decoder_description& model, const selection_options& options);
+
 /// Lists the layers whose heads differ from the model's (`layer_description::heads`).
 std::vector<index_t> layers_with_other_heads(const decoder_description& model);
 

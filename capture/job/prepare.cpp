@@ -140,6 +140,24 @@ std::string factors_text(const rope_description& rope, const std::vector<float>&
   return equal(*most, 1) ? "" : fmt::format(", factor {:.4g}", *most);
 }
 
+/// Notes what analyses of a model with indexers compare. Throws `error` on a softmax that the model does not compute.
+void note_indexers(prepared_capture& p, bool softmax, std::ostream& notes) {
+  const std::string chosen = std::to_string(p.model.indexer->chosen);
+  if (p.model.indexer_rows) {
+    require(!softmax, "--softmax: indexers have none");
+    return keep_note(p.manifest, notes, "indexer_heads",
+                     "the heads are those of indexers: a layer's attention sees the " + chosen +
+                         " keys with the largest sums over these heads of weight relu(q.k), so the order of one head's "
+                         "keys counts above 0 alone, and together with the other heads'");
+  }
+  if (p.manifest.context_length <= p.model.indexer->chosen) return;
+  require(!softmax, "--softmax compares all keys up to a query, but this model's attention sees the ", chosen,
+          " that an indexer chooses; --max-length ", chosen, " cuts documents there");
+  keep_note(p.manifest, notes, "chosen_keys",
+            "past " + chosen + " tokens the attention sees the " + chosen +
+                " keys that an indexer chooses, and analyses compare all keys up to a query");
+}
+
 /// Returns the newest snapshot of a model in the hub's cache, whose folder is models--ORGANISATION--NAME.
 fs::path newest_snapshot(const fs::path& cached) {
   fs::path newest;
@@ -208,7 +226,9 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
   std::string own =
       gguf.empty() ? name_of_model(options.model.path, config) : name_of_gguf(options.model.path.string(), gguf);
   if (options.model.untrained) own += " untrained " + std::to_string(*options.model.untrained);
-  p.manifest = plan_capture(p.model, options.model.name.empty() ? own : options.model.name, sha256().add(text).hex(),
+  const decoder_description asked = captured_heads(p.model, options.selection);
+  p.model.indexer_rows = asked.indexer_rows;
+  p.manifest = plan_capture(asked, options.model.name.empty() ? own : options.model.name, sha256().add(text).hex(),
                             options.selection, options.model.compute);
   add_settings(p.manifest, options);
   if (padding > 0)
@@ -231,23 +251,27 @@ prepared_capture prepare_capture(const capture_options& options, std::ostream& n
   if (const auto& longrope = p.model.rope.longrope; longrope && p.manifest.context_length > longrope->context)
     notes << "note: documents of more than " << longrope->context
           << " tokens have other rotary frequencies than shorter ones, from their first token on\n";
-  if (const auto& latent = p.model.latent)
-    p.manifest.extra[head_parts_field] = {{"nope", {0, latent->plain}}, {"rope", {latent->plain, p.model.head_dim}}};
+  if (const auto& latent = p.model.latent) {
+    const index_t first = asked.rope.first, end = first + latent->rotated;  // of the rotated part, which is an edge one
+    const auto plain = first > 0 ? json{0, first} : json{end, asked.head_dim};
+    p.manifest.extra[head_parts_field] = {{"nope", plain}, {"rope", {first, end}}};
+  }
+  if (p.model.indexer) note_indexers(p, options.statistics.softmax, notes);
   const index_t captured = p.manifest.query_heads();
   if (const auto wanted = options.selection.heads; wanted && options.selection.head_list.empty() && *wanted > captured)
     notes << "note: the captured layers have " << captured << " query heads; all are taken, not " << *wanted << '\n';
-  if (const auto others = layers_with_other_heads(p.model); !others.empty() && options.selection.layers.empty()) {
+  if (const auto others = layers_with_other_heads(asked); !others.empty() && options.selection.layers.empty()) {
     const head_shape heads = p.model.heads_of(p.model.layers[others.front()]);
     notes << "note: a capture holds layers whose heads are alike; those of layers " << ranges_text(others) << " ("
           << heads.key_heads << " key heads of size " << heads.head_dim << ") take a capture of their own: --layers "
           << ranges_text(others) << '\n';
   }
-  if (const auto others = left_out_text(p.model, options.selection); !others.empty())
+  if (const auto others = left_out_text(asked, options.selection); !others.empty())
     notes << "note: left out are " << others << '\n';
-  if (const index_t none = heads_without_data(p.model, options.selection); none > 0)
+  if (const index_t none = heads_without_data(asked, options.selection); none > 0)
     notes << "note: " << none << " of the " << options.selection.head_list.size()
           << " heads asked for stand in layers that are not captured (they attend to images or within chunks, have "
-             "a sliding window, or no attention)\n";
+             "a sliding window, no attention, or no indexer of their own)\n";
   return p;
 }
 

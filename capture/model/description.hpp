@@ -35,6 +35,7 @@ struct layer_description {
   bool skipped = false;             ///< the layer does nothing to text (it attends to images)
   bool delta = false;               ///< `decoder_description::delta` in place of attention; it has no queries and keys
   bool experts = false;             ///< its feed-forward is the mixture of experts
+  bool indexer = false;  ///< has `decoder_description::indexer` of its own; else the keys chosen in the layer before
   std::optional<head_shape> heads{};  ///< without a value: `decoder_description`'s
   bool values_of_keys = false;        ///< values come from the keys' matrix
 };
@@ -103,6 +104,15 @@ struct latent_description {
   static constexpr double eps = 1e-6;  ///< of the latent rows' norms
 };
 
+/// The indexer of sparse attention (DeepSeek-AI 2025): its heads score the keys up to a query, and the attention sees
+/// the `chosen` best alone. A score is the sum of weight relu(q.k) over the heads. Queries are products of the latent
+/// row, weights and the one key that all heads share of the hidden state.
+struct indexer_description {
+  index_t heads = 0, dim = 0;  ///< the first `latent_description::rotated` channels turn as the attention's do
+  index_t chosen = 0;          ///< keys that a query's attention sees at most
+  bool pairs = false;          ///< weights store the rotated part in neighbouring pairs; captured rows have halves
+};
+
 /// Kinds of nets in place of attention.
 enum class net_kind {
   delta,        ///< a gated delta net (Yang et al. 2024): the state learns by how far it was off
@@ -163,6 +173,8 @@ struct decoder_description {
   std::optional<query_growth> growth{};
   bool growth_unrotated = false;  ///< queries grow in layers without rotary embedding, and positions count from 1
   std::optional<latent_description> latent{};
+  std::optional<indexer_description> indexer{};
+  bool indexer_rows = false;  ///< sinks get queries and keys of indexers instead of the attention's
   std::optional<delta_description> delta{};
   bool gated_output = false;  ///< sigmoids multiply attention's result; q_proj holds a head's, after its query
   bool gated_heads = false;   ///< of `gated_output`: one sigmoid per head, of a matrix of its own
@@ -183,8 +195,10 @@ struct decoder_description {
   bool slides(const layer_description& l, index_t tokens) const {
     return l.window && *l.window < std::max(longest_context(), tokens);
   }
-  /// Returns whether a layer has queries and keys.
-  bool attends(index_t l) const { return !layers[l].skipped && !layers[l].delta; }
+  /// Returns whether a layer has queries and keys that sinks get.
+  bool attends(index_t l) const {
+    return !layers[l].skipped && !layers[l].delta && (!indexer_rows || layers[l].indexer);
+  }
   const weight_names& names_of(const layer_description& l) const { return l.delta && net_names ? *net_names : names; }
   /// Returns whether a layer norms queries and keys after the rotation.
   bool norms_rotated(const layer_description& l) const {

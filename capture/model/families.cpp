@@ -15,7 +15,7 @@ family_reader read_llama, read_llama4_text, read_smollm3, read_mistral, read_min
     read_qwen3_next, read_mllama_text, read_gemma3_text, read_gemma4_text, read_gemma4_unified_text, read_glm,
     read_glm4, read_glm4_moe, read_olmo2, read_olmo3, read_olmo_hybrid, read_lfm3, read_granite, read_granite_hybrid,
     read_seed_oss, read_hunyuan, read_exaone4, read_cohere2, read_phi3, read_gemma2, read_gpt_oss, read_deepseek_v3,
-    read_gpt_neox;
+    read_deepseek_v32, read_glm_moe_dsa, read_gpt_neox;
 
 namespace {
 
@@ -107,6 +107,11 @@ const std::vector<decoder_family> families{
      .read = read_deepseek_v3,
      .name = "DeepSeek V3 (latent attention)",
      .fields = {"kv_lora_rank"}},
+    {.model_type = "deepseek_v32",
+     .read = read_deepseek_v32,
+     .name = "DeepSeek V3.2, GLM 5 (latent attention to the keys that an indexer chooses)",
+     .fields = {"kv_lora_rank", "index_topk"}},
+    {.model_type = "glm_moe_dsa", .read = read_glm_moe_dsa, .fields = {"kv_lora_rank", "index_topk"}},
     {.model_type = "gpt_neox", .read = read_gpt_neox, .name = "Pythia, GPT-NeoX"}};
 
 /// Reads the text model of a config.json with images.
@@ -156,6 +161,7 @@ void check_layer_types(const json_value& config, const decoder_description& mode
                              : model.layers[i].delta        ? "linear_attention"
                              : model.layers[i].chunk        ? "chunked_attention"
                              : slides                       ? "sliding_attention"
+                             : model.indexer                ? "indexed_attention"
                                                             : "full_attention";
     const bool granite = model.model_type == "granitemoehybrid";  // transformers 5 has other words for its layers
     require(type == kind || (granite && type == (kind == "mamba" ? "linear_attention" : "attention")), config.where(),
@@ -195,6 +201,10 @@ decoder_description read_description(const nlohmann::json& config) {
             model.n_layers(), " layers are more than the ", most_experts, " allowed");
     return model;
   }
+  require(
+      !type.starts_with("glm5_next"), "config.json: model_type ", type,
+      " is not supported: its layers mix several residual streams, its delta nets fade by channel, and its indexers "
+      "score pools of keys instead of keys");
   std::string supported;
   for (const decoder_family& family : families)
     for (const std::string_view name : model_types(family))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Families with latent attention.
+#include <algorithm>
 #include <cmath>
 
 #include "capture/model/family_readers.hpp"
@@ -76,6 +77,69 @@ decoder_description read_deepseek_v3(const json_value& config) {
           ": topk_group (", e.chosen_groups, ") of n_group (", e.groups, ") groups must hold the ", e.chosen,
           " experts of num_experts_per_tok");
   return model;
+}
+
+namespace {
+
+/// Reads DeepSeek V3.2 or a successor; `otherwise` gives missing fields of the indexers.
+decoder_description read_indexed(const json_value& config, const indexer_description& otherwise) {
+  decoder_description model = read_deepseek_v3(config);
+  const auto size = [&](const char* field, index_t usual) {
+    return config.integer(field, 1, index_t{1} << 20).value_or(usual);
+  };
+  const indexer_description i{size("index_n_heads", otherwise.heads), size("index_head_dim", otherwise.dim),
+                              size("index_topk", otherwise.chosen), otherwise.pairs};
+  const index_t rotated = model.latent->rotated;
+  require(model.latent->query_rank > 0, config.where(), ": q_lora_rank must not be null: indexers read the latent row");
+  require(i.dim > rotated && i.dim <= 1024, config.where(), ": index_head_dim (", i.dim,
+          ") must be above qk_rope_head_dim (", rotated, ") and at most 1024");
+  model.indexer = i;
+  model.latent->pairs = true;  // whatever rope_interleave says
+  const auto* kinds = layer_list(config, "mlp_layer_types", model.layers.size());
+  const auto* indexers = layer_list(config, "indexer_types", model.layers.size());
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    if (kinds) model.layers[l].experts = (*kinds)[l] == "sparse";
+    const nlohmann::json type = indexers ? (*indexers)[l] : "full";
+    model.layers[l].indexer = type == "full";
+    require(type == "full" || (l > 0 && type == "shared"), config.where(), ": indexer_types calls layer ", l, " ",
+            printable(type.dump()), "; supported: full, and shared above layer 0");
+  }
+  return model;
+}
+
+}  // namespace
+
+/// Reads DeepSeek V3.2: DeepSeek V3 whose layers attend to the keys that their indexers choose.
+decoder_description read_deepseek_v32(const json_value& config) {
+  nlohmann::json whole{{"max_position_embeddings", 163840}};
+  whole.update(config.raw());
+  return read_indexed(json_value(whole, config.where()), {.heads = 64, .dim = 128, .chosen = 2048, .pairs = false});
+}
+
+/// Reads GLM 5: DeepSeek V3.2 of other sizes, in which layers may share an indexer.
+decoder_description read_glm_moe_dsa(const json_value& config) {
+  nlohmann::json whole{{"hidden_size", 6144},     {"intermediate_size", 12288}, {"vocab_size", 154880},
+                       {"num_hidden_layers", 78}, {"num_attention_heads", 64},  {"q_lora_rank", 2048},
+                       {"qk_nope_head_dim", 192}, {"v_head_dim", 256},          {"n_group", 1},
+                       {"topk_group", 1},         {"rms_norm_eps", 1e-5},       {"max_position_embeddings", 202752}};
+  whole.update(config.raw());
+  nlohmann::json& types = whole["indexer_types"];
+  if (types.is_null() && whole.contains("index_topk_pattern")) {
+    types = whole["index_topk_pattern"];
+    if (const auto* letters = types.get_ptr<const std::string*>()) {
+      nlohmann::json words = nlohmann::json::array();
+      for (const char c : *letters) words.push_back(c == 'F' ? "full" : c == 'S' ? "shared" : std::string(1, c));
+      types = std::move(words);
+    }
+  }
+  if (types.is_null()) {
+    const index_t layers = json_value(whole, config.where()).integer("num_hidden_layers", 1, 4096).value_or(1),
+                  period = std::max<index_t>(config.integer("index_topk_freq", 0, 65536).value_or(1), 1),
+                  offset = config.integer("index_skip_topk_offset", 0, 65536).value_or(2);
+    for (index_t l = 0; l < layers; ++l)
+      types.push_back(std::max<index_t>(l - offset + 1, 0) % period == 0 ? "full" : "shared");
+  }
+  return read_indexed(json_value(whole, config.where()), {.heads = 32, .dim = 128, .chosen = 2048, .pairs = true});
 }
 
 /// Reads Mistral Small 4: queries grow with position, and a softmax chooses experts.

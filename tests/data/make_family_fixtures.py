@@ -5,7 +5,8 @@ are switched on, weights.json, from which make_family_weights.py writes its rand
 and q, k of every layer as the attention function of transformers receives them, in f32 and bf16. Its metadata hold
 `loss`, the mean loss of the ids' next tokens in f32, and may hold `rope_scaling`, the scaling that was asked for when the
 model was loaded, and `attention`, "eager" where the model's own function computes it, because no other knows its softcap
-or its sinks.
+or its sinks. Of a family with indexers there is indexer.safetensors too, q and k of every layer's indexer, with `heads_of`
+"indexer" in its metadata.
 
 Usage: make_family_fixtures.py OUT NAME... | all   (needs torch, transformers, safetensors)
 """
@@ -41,6 +42,8 @@ QWEN35 = dict(WIDE, num_hidden_layers=4, linear_num_key_heads=2, linear_num_valu
 # Heads of 12 channels without rotary embedding and 8 with it.
 LATENT = dict(SHAPE, num_key_value_heads=6, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=10, kv_lora_rank=16,
               moe_intermediate_size=24, n_shared_experts=1, first_k_dense_replace=1)
+# Of 300 tokens the attention sees 40.
+INDEXED = dict(LATENT, q_lora_rank=20, index_n_heads=18, index_head_dim=14, index_topk=40)
 MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=64, rope_theta=1e4)
 GROWING = dict(YARN, mscale=1.0, mscale_all_dim=0.5, llama_4_scaling_beta=0.1)
@@ -174,6 +177,13 @@ def families():
                                                            topk_group=1, rope_interleave=False, attention_bias=True,
                                                            rope_parameters={"rope_type": "default", "rope_theta": 1e3}),
                                tf.DeepseekV3ForCausalLM, None),
+        "deepseek-v3.2": (lambda: tf.DeepseekV32Config(**INDEXED, n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2,
+                                                       rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=0.7)),
+                          tf.DeepseekV32ForCausalLM, None),
+        "glm-5": (lambda: tf.GlmMoeDsaConfig(**INDEXED, n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1,
+                                             indexer_types=["full", "shared", "full"],
+                                             rope_parameters={"rope_type": "default", "rope_theta": 1e3}),
+                  tf.GlmMoeDsaForCausalLM, None),
         "gpt-neox": (lambda: tf.GPTNeoXConfig(**neox, rope_parameters={"rope_type": "default", "rope_theta": 1e3,
                                                                        "partial_rotary_factor": 0.5}),
                      tf.GPTNeoXForCausalLM, None),
@@ -213,7 +223,7 @@ def scaling_of(text):
 
 
 def capture(folder, kind, dtype, ids, scaling):
-    """q, k by layer, (heads, positions, head size), the mean loss, and which attention function was used."""
+    """q, k by layer, (heads, positions, head size), those of indexers, the mean loss, and which attention function was used."""
     seen = {}
     used = "sdpa" if kind._supports_sdpa else "eager"
     places, name = ((ALL_ATTENTION_FUNCTIONS, used) if used == "sdpa"
@@ -232,10 +242,36 @@ def capture(folder, kind, dtype, ids, scaling):
     if scaling:
         config.rope_parameters = {**config.rope_parameters, **scaling_of(scaling)}
     model = kind.from_pretrained(folder, config=config, dtype=dtype, attn_implementation=used).eval()
+    indexed, put_back = index_rows(model) if hasattr(config, "index_topk") else ({}, lambda: None)
     with torch.no_grad():
         loss = model(input_ids=ids, labels=ids, use_cache=False).loss.item()
     places[name] = inner
-    return seen, loss, used
+    put_back()
+    return seen, {layer: [x.to(dtype) for x in rows] for layer, rows in indexed.items()}, loss, used
+
+
+def index_rows(model):
+    """Collects q, k, (heads, positions, head size), of the layers' indexers as the model runs: their first product."""
+    seen, inside, product = {}, [], torch.matmul
+
+    def spy(a, b):
+        result = product(a, b)
+        if inside and inside[-1] not in seen:
+            seen[inside[-1]] = (a[0].transpose(0, 1), b[0].transpose(-1, -2))
+        elif inside:  # the scores' sums: the last key that is chosen must not be a matter of taste
+            scores, chosen = result[0, :, 0], model.config.index_topk
+            for t in range(chosen, scores.shape[0]):
+                best = scores[t, :t + 1].topk(chosen + 1).values
+                assert best[-2] > best[-1], f"layer {inside[-1]}: equal scores at position {t}"
+        return result
+
+    for layer in model.model.layers:
+        if getattr(layer.self_attn, "indexer", None) is not None:
+            own = layer.self_attn.indexer
+            own.register_forward_pre_hook(lambda module, *_: inside.append(module.layer_idx))
+            own.register_forward_hook(lambda *_: inside.clear())
+    torch.matmul = spy
+    return seen, lambda: setattr(torch, "matmul", product)
 
 
 def make(out, name, make_config, kind, scaling):
@@ -249,13 +285,17 @@ def make(out, name, make_config, kind, scaling):
     write_weights(described, weights)
     ids = torch.randint(3, 96, (1, TOKENS))
     tensors = {"ids": ids[0].to(torch.int32), "position": torch.tensor(POSITIONS, dtype=torch.int32)}
+    of_indexers = dict(tensors)
     for label, dtype in (("bf16", torch.bfloat16), ("f32", torch.float32)):
-        seen, loss, used = capture(folder, kind, dtype, ids, scaling)
-        for layer, (q, k) in seen.items():
-            tensors[f"{label}.layer.{layer}.q"] = q[:, POSITIONS].contiguous()
-            tensors[f"{label}.layer.{layer}.k"] = k[:, POSITIONS].contiguous()
+        seen, indexed, loss, used = capture(folder, kind, dtype, ids, scaling)
+        for rows, to in ((seen, tensors), (indexed, of_indexers)):
+            for layer, (q, k) in rows.items():
+                to[f"{label}.layer.{layer}.q"] = q[:, POSITIONS].contiguous()
+                to[f"{label}.layer.{layer}.k"] = k[:, POSITIONS].contiguous()
     save_file(tensors, folder / "forward.safetensors", metadata={
         "rope_scaling": scaling or "", "loss": f"{loss:.9g}", "attention": used if used == "eager" else ""})
+    if indexed:
+        save_file(of_indexers, folder / "indexer.safetensors", metadata={"heads_of": "indexer"})
     (folder / "generation_config.json").unlink(missing_ok=True)
     weights.unlink()
     size = sum(f.stat().st_size for f in folder.iterdir())

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Write the checkpoints of families/: OUT/NAME/ gets config.json and forward.safetensors as they stand there, and
+"""Write the checkpoints of families/: OUT/NAME/ gets the files that stand there, but weights.json, and
 model.safetensors with the random bf16 weights that weights.json describes. The build of the tests runs this.
 
 weights.json: {"seed": s, "norm": c, "tensors": {name: shape}}. Weights are near normal with mean 0 and deviation 0.2; those
@@ -52,8 +52,9 @@ def main(families, out):
     for folder in sorted(pathlib.Path(families).iterdir()):
         to = pathlib.Path(out) / folder.name
         to.mkdir(parents=True, exist_ok=True)
-        for file in ("config.json", "forward.safetensors"):
-            shutil.copy(folder / file, to)
+        for file in folder.iterdir():
+            if file.name != "weights.json":
+                shutil.copy(file, to)
         write_weights(json.loads((folder / "weights.json").read_text()), to / "model.safetensors")
 
 

@@ -16,7 +16,7 @@
 
 namespace qkgeom {
 
-/// What transformers computed: ids in; q, k of every layer as its attention function receives them.
+/// What transformers computed: ids in; q, k of every layer as its attention function receives them, or of its indexer.
 struct forward_fixture {
   std::string file, folder;
 
@@ -35,7 +35,9 @@ struct forward_fixture {
     const auto scaling = fixture.metadata().find("rope_scaling");
     if (scaling != fixture.metadata().end() && !scaling->second.empty())
       config = with_rope_scaling(std::move(config), scaling->second);
-    return read_description(config);
+    decoder_description d = read_description(config);
+    d.indexer_rows = fixture.metadata().contains("heads_of");
+    return d;
   }
 };
 
@@ -106,6 +108,11 @@ inline forward_fixture family_fixture(const std::string& name) {
   return {folder + "/forward.safetensors", folder};
 }
 
+/// The rows of a family's indexers.
+inline forward_fixture indexer_fixture(const std::string& name) {
+  return {test::family_folder(name) + "/indexer.safetensors", test::family_folder(name)};
+}
+
 /// The bundled model, a Llama with llama3 scaling and biases, and every family's checkpoint.
 inline std::vector<forward_fixture> forward_fixtures() {
   std::vector<forward_fixture> list;
@@ -120,7 +127,10 @@ inline std::vector<forward_fixture> forward_fixtures() {
   for (const auto& entry : std::filesystem::directory_iterator(std::string(QKGEOM_TEST_DATA) + "/families"))
     names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
-  for (const std::string& name : names) list.push_back(family_fixture(name));
+  for (const std::string& name : names) {
+    list.push_back(family_fixture(name));
+    if (const forward_fixture f = indexer_fixture(name); std::filesystem::exists(f.file)) list.push_back(f);
+  }
   return list;
 }
 

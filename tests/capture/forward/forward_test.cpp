@@ -102,7 +102,7 @@ TEST(forward, bf16_is_as_near_with_tile_products) {
 }
 
 TEST(forward, bits_do_not_depend_on_the_number_of_threads) {
-  for (const auto& f : {forward_fixtures()[1], family_fixture("qwen3-moe")})
+  for (const auto& f : {forward_fixtures()[1], family_fixture("qwen3-moe"), family_fixture("deepseek-v3.2")})
     for (const compute_type type : {compute_type::f32, compute_type::bf16})
       EXPECT_EQ(run_fixture(f, f.description(), type, on_the_cpu, 1),
                 run_fixture(f, f.description(), type, on_the_cpu, 3))

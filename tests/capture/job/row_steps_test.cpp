@@ -42,8 +42,10 @@ struct row_steps_test : test::capture_test {
     options.model.path = test::family_folder(family);
     std::vector<capture_set> sets;
     for (const bool pre : {true, false}) {
-      options.run.out = folder / (family + std::to_string(options.selection.max_length) +
-                                  std::to_string(options.selection.layers.size()) + (pre ? "-pre" : "-post"));
+      options.run.out =
+          folder /
+          (family + std::to_string(options.selection.max_length) + std::to_string(options.selection.layers.size()) +
+           (options.selection.heads_of == head_owner::indexer ? "-indexer" : "") + (pre ? "-pre" : "-post"));
       options.selection.pre_rope = pre;
       run();
       sets.push_back(capture_set::open({options.run.out}));
@@ -130,6 +132,8 @@ TEST_F(row_steps_test, rows_from_before_the_rotation_become_those_from_after_it)
   // Layers with heads of another size, and those that attend within chunks.
   cases.emplace_back("gemma4-text", [&] { options.selection.layers = {0}; });
   cases.emplace_back("llama4-text", [&] { options.selection.max_length = 64; });
+  for (const char* name : {"deepseek-v3.2", "glm-5"})
+    cases.emplace_back(name, [&] { options.selection.heads_of = head_owner::indexer; });
   for (const auto& [family, choose] : cases) {
     const auto usual = options.selection;
     choose();

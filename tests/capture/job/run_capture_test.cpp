@@ -897,5 +897,56 @@ TEST_F(job, head_parts_are_in_the_manifest_and_are_read_apart) {
   EXPECT_THROW(head_part(nope, "nope"), error);
 }
 
+/// The heads of indexers are captured in place of the attention's: one key head, another head size, their own place of
+/// the rotation, and the layers that have an indexer.
+TEST_F(job, heads_of_indexers_are_captured_in_place_of_the_attentions) {
+  draw_model("glm-5");
+  options.selection.max_length = 64;
+  run();
+  const auto attention = capture_set::open({options.run.out}).manifest();
+  EXPECT_EQ(attention.layers.size(), 3u);
+  EXPECT_EQ(attention.model.n_query_heads, 6);
+  EXPECT_FALSE(attention.extra.contains("heads_of"));
+  EXPECT_EQ(attention.extra.at(notes_field)[0]["note"], "chosen_keys");
+  options.selection.heads_of = head_owner::indexer;
+  options.run.out = folder / "indexer";
+  run();
+
+  const auto set = capture_set::open({options.run.out});
+  const auto& m = set.manifest();
+  EXPECT_EQ(m.extra.at("heads_of"), "indexer");
+  EXPECT_EQ(m.extra.at(notes_field)[0]["note"], "indexer_heads");
+  EXPECT_EQ(m.extra.at("head_parts"), (json{{"nope", {8, 14}}, {"rope", {0, 8}}}));
+  EXPECT_EQ(m.model.head_dim, 14);
+  EXPECT_EQ(m.model.n_query_heads, 18);
+  EXPECT_EQ(m.model.n_key_heads, 1);
+  EXPECT_EQ(m.rope->first, 0);
+  EXPECT_EQ(m.rope->rotary_dim, 8);
+  EXPECT_FALSE(m.score_scale);
+  EXPECT_EQ(set.layers(), (std::vector<index_t>{0, 2}));
+  const auto layer = set.read_layer(2);
+  EXPECT_EQ(layer.view<float>().q.heads, 18);
+  EXPECT_EQ(layer.view<float>().k.heads, 1);
+  EXPECT_THAT(notes.str(), HasSubstr("layers 1, which have no indexer of their own"));
+
+  options.run.out = folder / "refused";
+  options.selection.layers = {1};
+  EXPECT_THAT(refusal(), HasSubstr("layer 1 was asked for, but it has no indexer of its own"));
+  options.selection.layers = {};
+  options.statistics.softmax = true;
+  EXPECT_THAT(refusal(), HasSubstr("--softmax: indexers have none"));
+  options.selection.heads_of = head_owner::attention;
+  EXPECT_THAT(refusal(), HasSubstr("--max-length 40 cuts documents there"));
+  options.selection.max_length = 40;  // none is left out
+  run();
+  EXPECT_FALSE(capture_set::open({options.run.out}).manifest().extra.contains(notes_field));
+}
+
+TEST_F(job, models_without_indexers_are_refused_by_name) {
+  draw_model("deepseek-v3");
+  options.selection.heads_of = head_owner::indexer;
+  EXPECT_THAT(refusal(), HasSubstr("--heads-of indexer: a model of type deepseek_v3 has no indexers"));
+}
+
 }  // namespace
 }  // namespace qkgeom

@@ -96,7 +96,8 @@ TEST(supported_models, capture_md_names_the_families_with_a_feature) {
            {"heads of another size, or another number of key heads, in windowed layers",
             [](description d) { return has_layer(d, [](const auto& l) { return l.heads.has_value(); }); }},
            {"latent attention: heads of a part without rotary embedding and one with it, side by side",
-            [](description d) { return d.latent.has_value(); }}}) {
+            [](description d) { return d.latent.has_value(); }},
+           {"attention to the keys that an indexer chooses", [](description d) { return d.indexer.has_value(); }}}) {
     std::vector<std::string_view> names;
     for (const decoder_family& family : decoder_families())
       if (std::any_of(models.begin(), models.end(), [&](description d) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -190,6 +191,38 @@ TEST(block_team, chooses_the_experts_of_the_largest_logits) {
         }
       EXPECT_EQ(by_expert.begin.back(), rows * chosen);
     }
+}
+
+// Equal scores, some below zero, and rows that see fewer keys than are chosen.
+TEST(block_team, chooses_the_keys_of_the_largest_scores) {
+  constexpr index_t rows = 40, first = 55, keys = first + rows;
+  std::vector<float> scores;
+  for (const float x : test::noise_of(rows * keys, 4, 5)) scores.push_back(std::round(4 * x) / 4);
+  thread_pool pool(2);
+  for (const auto order : {thread_order::first_comes_first, thread_order::last_comes_first})
+    for (const index_t width : {index_t{1}, index_t{9}, index_t{70}}) {
+      fibre_device device(pool, order);
+      std::vector<std::int32_t> chosen(rows * width, -1);
+      device.rows(rows, device_kernels::choose_keys{scores.data(), keys, first, width, chosen.data()});
+      for (index_t r = 0; r < rows; ++r) {
+        std::vector<std::int32_t> best(first + r + 1),
+            found(chosen.begin() + r * width, chosen.begin() + (r + 1) * width);
+        std::iota(best.begin(), best.end(), 0);
+        std::stable_sort(best.begin(), best.end(),
+                         [&](auto a, auto b) { return scores[r * keys + a] > scores[r * keys + b]; });
+        if (static_cast<index_t>(best.size()) > width) best.resize(width);
+        std::sort(best.begin(), best.end());
+        best.resize(width, -1);
+        EXPECT_EQ(found, best) << r << ' ' << width;
+      }
+    }
+}
+
+// Both see more keys than are chosen; GLM 5 has layers without an indexer.
+TEST(block_team, attends_to_chosen_keys_as_the_cpu_does) {
+  for (const char* name : {"deepseek-v3.2", "glm-5"})
+    for (const auto order : {thread_order::first_comes_first, thread_order::last_comes_first})
+      test::expect_sinks_as_on_the_cpu(name, rope_stage::post, pass(order), 52);
 }
 
 TEST(block_team, measures_a_plain_softmax_in_the_same_bits) {

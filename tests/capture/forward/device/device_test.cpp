@@ -86,14 +86,15 @@ TEST(device, every_sink_of_several_documents_gets_what_the_cpu_gives) {
     for (const rope_stage stage : {rope_stage::post, rope_stage::pre})
       test::expect_sinks_as_on_the_cpu(name, stage, pass({.chunk = 9, .attention_rows = 5, .attention_keys = 4}));
   for (const rope_stage stage : {rope_stage::post, rope_stage::pre})
-    for (const char* name : {"deepseek-v3", "gemma4-text", "llama4-text", "qwen3.5", "qwen3.5-moe", "qwen3-next"})
+    for (const char* name : {"deepseek-v3", "deepseek-v3.2", "glm-5", "gemma4-text", "llama4-text", "qwen3.5",
+                             "qwen3.5-moe", "qwen3-next"})
       test::expect_sinks_as_on_the_cpu(name, stage, pass({.chunk = 9, .attention_rows = 5}), 100);
 }
 
 TEST(device, changes_heads_as_the_cpu_does) {
   for (const auto& name : test::varied_families)
     test::expect_changed_heads_as_on_the_cpu(name, pass({.chunk = 9, .attention_rows = 5, .attention_keys = 4}), 40);
-  for (const char* name : {"deepseek-v3", "gemma4-text", "llama4-text"})
+  for (const char* name : {"deepseek-v3", "glm-5", "gemma4-text", "llama4-text"})
     test::expect_changed_heads_as_on_the_cpu(name, pass({.chunk = 9, .attention_rows = 5}), 80);
 }
 
@@ -210,7 +211,9 @@ TEST(device, holds_as_many_bytes_as_it_says) {
       EXPECT_LT(device.weight_memory().most(), static_cast<std::size_t>(weights)) << name;
     }
   };
-  for (const auto& name : test::varied_families)
+  auto names = test::varied_families;
+  names.push_back("glm-5");
+  for (const auto& name : names)
     for (const index_t resident : {index_t{0}, index_t{1} << 40})
       check(name, {.chunk = 32, .attention_rows = 16, .attention_keys = 24, .resident = resident});
 }
