@@ -210,7 +210,7 @@ step_figure curves_of(const std::vector<effect>& effects) {
     const auto dash = std::min(e.ranking.rfind('-'), e.ranking.size());
     const auto count = whole_number<index_t>(std::string_view(e.ranking).substr(std::min(dash + 1, e.ranking.size())));
     if (!count || key{e.measure, e.place} != key{"loss", "far"}) continue;
-    curves[e.ranking.substr(0, dash)][*count] = e;
+    curves[e.ranking.substr(0, dash) + " " + e.intervention][*count] = e;
     counts.insert(*count);
   }
   step_figure f;

@@ -51,7 +51,7 @@ for name in models:
             x = max(single, key=lambda x: -least * float(x[by]))
             print(f"{name}: most by {by}: {x['planes']} of {len(single)}, {float(x['least_turns']):.3g} turns, {float(x[by]):+.4f}")
     print(name + ": rank correlation with the loss far less near: " + ", ".join(
-        f"{c} {float(a['rank_correlation']):+.2f} ± {float(a['rank_correlation_error']):.2f}" for (p, c), a in agreement.items() if p == "far_less_near"))
+        f"{c} {float(a['rank_correlation']):+.2f} ± {float(a['rank_correlation_error'] or 'nan'):.2f}" for (p, c), a in agreement.items() if p == "far_less_near"))
 with open(f"{out}/planes.csv", "w") as f:
     table = csv.DictWriter(f, lines[0], lineterminator="\n")
     table.writeheader()
