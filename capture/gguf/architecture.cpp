@@ -64,6 +64,10 @@ constexpr tensor_names delta_names[] = {{"attn_qkv", "linear_attn.in_proj_qkv"},
                                         {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
                                         {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
                                         {"ffn_down_shexp", "mlp.shared_expert.down_proj"}};
+constexpr tensor_names state_space_names[] = {
+    {"ssm_in", "mamba.in_proj"},  {"ssm_conv1d", "mamba.conv1d"}, {"ssm_dt.bias", "mamba.dt_bias"},
+    {"ssm_a", "mamba.A_log"},     {"ssm_d", "mamba.D"},           {"ssm_norm", "mamba.norm"},
+    {"ssm_out", "mamba.out_proj"}};
 constexpr tensor_names deepseek2_names[] = {{"attn_q_a", "self_attn.q_a_proj"},
                                             {"attn_q_a_norm", "self_attn.q_a_layernorm"},
                                             {"attn_q_b", "self_attn.q_b_proj"},
@@ -146,16 +150,42 @@ void add_cohere2(const architecture_keys& keys, json& config) {
   config["logit_scale"] = keys["logit_scale"].positive();
 }
 
-void add_granite(const architecture_keys& keys, json& config) {
-  // llama.cpp reads this key as a switch of the rotary embedding.
-  constexpr const char* rotates = "rope.scaling.finetuned";
-  require(!keys.has(rotates) || keys[rotates].boolean(), keys.where(), ": granite.", rotates,
-          " is false: Granite without rotary embedding is not supported in GGUF");
+/// Returns whether layers rotate, by the key that llama.cpp reads as a switch of the rotary embedding.
+bool rotates(const architecture_keys& keys) { return keys.boolean("rope.scaling.finetuned", true); }
+
+void add_multipliers(const architecture_keys& keys, json& config) {
   for (const auto& [key, field] : {std::pair{"attention.scale", "attention_multiplier"},
                                    {"embedding_scale", "embedding_multiplier"},
                                    {"residual_scale", "residual_multiplier"},
                                    {"logit_scale", "logits_scaling"}})
     if (keys.has(key)) config[field] = keys[key].positive();
+}
+
+void add_granite(const architecture_keys& keys, json& config) {
+  require(rotates(keys), keys.where(), ": granite.rope.scaling.finetuned is false: this architecture without rotary ",
+          "embedding is not supported in GGUF");
+  add_multipliers(keys, config);
+}
+
+/// Adds Granite 4.0 with state spaces, in the layers that have no key heads; gate and up are apart in files.
+void add_granite_hybrid(const architecture_keys& keys, json& config) {
+  require(!rotates(keys), keys.where(), ": granitehybrid.rope.scaling.finetuned must be false: state spaces beside a ",
+          "rotary embedding (Bamba) are not supported in GGUF");
+  add_multipliers(keys, config);
+  const auto number = [&](const char* key) { return keys[key].integer(1, 1 << 24); };
+  const index_t inner = number("ssm.inner_size"), hidden = config["hidden_size"];
+  require(inner % hidden == 0, keys.where(), ": ssm.inner_size (", inner, ") must be a multiple of embedding_length (",
+          hidden, ")");
+  config["mamba_expand"] = inner / hidden;
+  config["mamba_n_heads"] = number("ssm.time_step_rank");
+  config["mamba_n_groups"] = number("ssm.group_count");
+  config["mamba_d_state"] = number("ssm.state_size");
+  config["mamba_d_conv"] = number("ssm.conv_kernel");
+  config["num_local_experts"] = 0;
+  config["feed_forward_apart"] = true;
+  config["shared_intermediate_size"] = keys.integer("expert_shared_feed_forward_length", config["intermediate_size"]);
+  for (const index_t n : keys["attention.head_count_kv"].integers(0, 1 << 20))
+    config["layer_types"].push_back(n == 0 ? "mamba" : "attention");
 }
 
 /// Adds the scaling by alpha. Files hold either the base after the scaling, or the base before it and alpha.
@@ -362,6 +392,14 @@ const gguf_architecture architectures[] = {
      // Granite 4.0's files keep the sizes of state spaces that they do not have.
      .features = {"attention.scale", "embedding_scale", "residual_scale", "logit_scale", "ssm.state_size"},
      .add_fields = add_granite},
+    {.name = "granitehybrid",
+     .model_type = "granitemoehybrid",
+     .models = "Granite 4 with state spaces",
+     .layer_names = {state_space_names},
+     .pairs_rows = true,
+     .attends_at_times = true,
+     .features = {"attention.scale", "embedding_scale", "residual_scale", "logit_scale", "ssm.state_size"},
+     .add_fields = add_granite_hybrid},
     {.name = "phi3",
      .model_type = "phi3",
      .layer_names = {phi3_names, gate_up_names},
