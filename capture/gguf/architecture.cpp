@@ -64,6 +64,10 @@ constexpr tensor_names delta_names[] = {{"attn_qkv", "linear_attn.in_proj_qkv"},
                                         {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
                                         {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
                                         {"ffn_down_shexp", "mlp.shared_expert.down_proj"}};
+constexpr tensor_names state_space_names[] = {
+    {"ssm_in", "mamba.in_proj"},  {"ssm_conv1d", "mamba.conv1d"}, {"ssm_dt.bias", "mamba.dt_bias"},
+    {"ssm_a", "mamba.A_log"},     {"ssm_d", "mamba.D"},           {"ssm_norm", "mamba.norm"},
+    {"ssm_out", "mamba.out_proj"}};
 constexpr tensor_names deepseek2_names[] = {{"attn_q_a", "self_attn.q_a_proj"},
                                             {"attn_q_a_norm", "self_attn.q_a_layernorm"},
                                             {"attn_q_b", "self_attn.q_b_proj"},
@@ -72,6 +76,10 @@ constexpr tensor_names deepseek2_names[] = {{"attn_q_a", "self_attn.q_a_proj"},
                                             {"attn_kv_b", "self_attn.kv_b_proj"},
                                             {"attn_k_b", "self_attn.k_b_proj"},
                                             {"attn_v_b", "self_attn.v_b_proj"}};
+constexpr tensor_names indexer_names[] = {{"indexer.attn_q_b", "self_attn.indexer.wq_b"},
+                                          {"indexer.attn_k", "self_attn.indexer.wk"},
+                                          {"indexer.k_norm", "self_attn.indexer.k_norm"},
+                                          {"indexer.proj", "self_attn.indexer.weights_proj"}};
 constexpr tensor_names gptneox_names[] = {{"attn_qkv", "attention.query_key_value"},
                                           {"attn_output", "attention.dense"},
                                           {"ffn_up", "mlp.dense_h_to_4h"},
@@ -146,16 +154,42 @@ void add_cohere2(const architecture_keys& keys, json& config) {
   config["logit_scale"] = keys["logit_scale"].positive();
 }
 
-void add_granite(const architecture_keys& keys, json& config) {
-  // llama.cpp reads this key as a switch of the rotary embedding.
-  constexpr const char* rotates = "rope.scaling.finetuned";
-  require(!keys.has(rotates) || keys[rotates].boolean(), keys.where(), ": granite.", rotates,
-          " is false: Granite without rotary embedding is not supported in GGUF");
+/// Returns whether layers rotate, by the key that llama.cpp reads as a switch of the rotary embedding.
+bool rotates(const architecture_keys& keys) { return keys.boolean("rope.scaling.finetuned", true); }
+
+void add_multipliers(const architecture_keys& keys, json& config) {
   for (const auto& [key, field] : {std::pair{"attention.scale", "attention_multiplier"},
                                    {"embedding_scale", "embedding_multiplier"},
                                    {"residual_scale", "residual_multiplier"},
                                    {"logit_scale", "logits_scaling"}})
     if (keys.has(key)) config[field] = keys[key].positive();
+}
+
+void add_granite(const architecture_keys& keys, json& config) {
+  require(rotates(keys), keys.where(), ": granite.rope.scaling.finetuned is false: this architecture without rotary ",
+          "embedding is not supported in GGUF");
+  add_multipliers(keys, config);
+}
+
+/// Adds Granite 4.0 with state spaces, in the layers that have no key heads; gate and up are apart in files.
+void add_granite_hybrid(const architecture_keys& keys, json& config) {
+  require(!rotates(keys), keys.where(), ": granitehybrid.rope.scaling.finetuned must be false: state spaces beside a ",
+          "rotary embedding (Bamba) are not supported in GGUF");
+  add_multipliers(keys, config);
+  const auto number = [&](const char* key) { return keys[key].integer(1, 1 << 24); };
+  const index_t inner = number("ssm.inner_size"), hidden = config["hidden_size"];
+  require(inner % hidden == 0, keys.where(), ": ssm.inner_size (", inner, ") must be a multiple of embedding_length (",
+          hidden, ")");
+  config["mamba_expand"] = inner / hidden;
+  config["mamba_n_heads"] = number("ssm.time_step_rank");
+  config["mamba_n_groups"] = number("ssm.group_count");
+  config["mamba_d_state"] = number("ssm.state_size");
+  config["mamba_d_conv"] = number("ssm.conv_kernel");
+  config["num_local_experts"] = 0;
+  config["feed_forward_apart"] = true;
+  config["shared_intermediate_size"] = keys.integer("expert_shared_feed_forward_length", config["intermediate_size"]);
+  for (const index_t n : keys["attention.head_count_kv"].integers(0, 1 << 20))
+    config["layer_types"].push_back(n == 0 ? "mamba" : "attention");
 }
 
 /// Adds the scaling by alpha. Files hold either the base after the scaling, or the base before it and alpha.
@@ -285,14 +319,10 @@ void add_delta(const architecture_keys& keys, json& config) {
 }
 
 /// Adds latent attention: `_mla` keys count the model's heads, the others those of llama.cpp's own form.
-void add_deepseek2(const architecture_keys& keys, json& config) {
-  constexpr index_t sigmoid = 2;
-  require(keys.integer("expert_gating_func", 1) == sigmoid, keys.where(),
-          ": deepseek2.expert_gating_func must be 2, a sigmoid");
+void add_latent(const architecture_keys& keys, json& config) {
   const auto number = [&](const char* key) { return keys[key].integer(1, 1 << 24); };
   const index_t rotated = number("rope.dimension_count"), head = number("attention.key_length_mla");
-  require(rotated < head, keys.where(), ": deepseek2.rope.dimension_count must be less than attention.key_length_mla, ",
-          head);
+  require(rotated < head, keys.where(), ": rope.dimension_count must be less than attention.key_length_mla, ", head);
   config["num_key_value_heads"] = config["num_attention_heads"];
   config["q_lora_rank"] = json();
   if (const auto rank = positive_integer(keys, "attention.q_lora_rank")) config["q_lora_rank"] = *rank;
@@ -308,6 +338,52 @@ void add_deepseek2(const architecture_keys& keys, json& config) {
   add_sigmoid_experts(keys, config);
   config["n_shared_experts"] = keys.integer("expert_shared_count", 1);
   config["topk_group"] = keys.integer("expert_group_used_count", 1);
+}
+
+/// Adds latent attention and experts chosen by sigmoids; without the key, `otherwise` chooses them.
+void add_deepseek(const architecture_keys& keys, json& config, index_t otherwise) {
+  constexpr index_t sigmoid = 2;
+  require(keys.integer("expert_gating_func", otherwise) == sigmoid, keys.where(),
+          ": expert_gating_func must be 2, a sigmoid");
+  add_latent(keys, config);
+}
+
+void add_deepseek2(const architecture_keys& keys, json& config) { add_deepseek(keys, config, 1); }
+
+/// Adds the sizes of indexers too.
+void add_indexed(const architecture_keys& keys, json& config, index_t otherwise) {
+  add_deepseek(keys, config, otherwise);
+  for (const auto& [key, field] :
+       {std::pair{"head_count", "index_n_heads"}, {"key_length", "index_head_dim"}, {"top_k", "index_topk"}})
+    config[field] = keys[std::string("attention.indexer.") + key].integer(1, 1 << 20);
+}
+
+void add_deepseek32(const architecture_keys& keys, json& config) { add_indexed(keys, config, 1); }
+
+/// Adds GLM 5. Files without a list have an indexer in each layer, but for GLM 5.2, known by its context, in each
+/// fourth.
+void add_glm_dsa(const architecture_keys& keys, json& config) {
+  add_indexed(keys, config, 2);
+  constexpr const char* types = "attention.indexer.types";
+  if (!keys.has(types)) {
+    if (config["max_position_embeddings"] >= 1048576) {
+      config["index_topk_freq"] = 4;
+      config["index_skip_topk_offset"] = 3;
+    }
+    return;
+  }
+  for (const json_value& own : keys[types].entries())
+    config["indexer_types"].push_back(own.boolean() ? "full" : "shared");
+}
+
+/// Adds Mistral Small 4, whose files do not say that a softmax chooses experts and how queries grow: as in its release.
+void add_mistral4(const architecture_keys& keys, json& config) {
+  constexpr index_t softmax = 1;
+  require(keys.integer("expert_gating_func", softmax) == softmax, keys.where(),
+          ": mistral4.expert_gating_func must be 1, a softmax");
+  add_latent(keys, config);
+  require(config.contains("rope_scaling"), keys.where(), ": mistral4 needs a rotary scaling");
+  config["rope_scaling"]["llama_4_scaling_beta"] = keys.positive("attention.temperature_scale", 0.1);
 }
 
 void add_gptneox(const architecture_keys& keys, json& config) {
@@ -362,6 +438,14 @@ const gguf_architecture architectures[] = {
      // Granite 4.0's files keep the sizes of state spaces that they do not have.
      .features = {"attention.scale", "embedding_scale", "residual_scale", "logit_scale", "ssm.state_size"},
      .add_fields = add_granite},
+    {.name = "granitehybrid",
+     .model_type = "granitemoehybrid",
+     .models = "Granite 4 with state spaces",
+     .layer_names = {state_space_names},
+     .pairs_rows = true,
+     .attends_at_times = true,
+     .features = {"attention.scale", "embedding_scale", "residual_scale", "logit_scale", "ssm.state_size"},
+     .add_fields = add_granite_hybrid},
     {.name = "phi3",
      .model_type = "phi3",
      .layer_names = {phi3_names, gate_up_names},
@@ -374,8 +458,9 @@ const gguf_architecture architectures[] = {
      .add_fields = add_hunyuan},
     {.name = "exaone4",
      .model_type = "exaone4",
+     .models = "EXAONE 4 and 4.5",
      .layer_names = {both_post_norms_names},
-     .features = {"attention.sliding_window", "attention.sliding_window_pattern"},
+     .features = {"attention.sliding_window", "attention.sliding_window_pattern", "nextn_predict_layers"},
      .add_fields = add_exaone4},
     {.name = "cohere2",
      .model_type = "cohere2",
@@ -440,6 +525,27 @@ const gguf_architecture architectures[] = {
      .features = {"attention.q_lora_rank", "attention.kv_lora_rank", "expert_count", "expert_shared_count",
                   "nextn_predict_layers"},
      .add_fields = add_deepseek2},
+    {.name = "deepseek32",
+     .model_type = "deepseek_v32",
+     .models = "DeepSeek V3.2",
+     .layer_names = {deepseek2_names, indexer_names, expert_names, sigmoid_expert_names},
+     .features = {"attention.q_lora_rank", "attention.kv_lora_rank", "attention.indexer.top_k", "expert_count",
+                  "expert_shared_count", "nextn_predict_layers"},
+     .add_fields = add_deepseek32},
+    {.name = "glm-dsa",
+     .model_type = "glm_moe_dsa",
+     .models = "GLM 5",
+     .layer_names = {deepseek2_names, indexer_names, expert_names, sigmoid_expert_names},
+     .features = {"attention.q_lora_rank", "attention.kv_lora_rank", "attention.indexer.top_k", "expert_count",
+                  "expert_shared_count", "nextn_predict_layers"},
+     .add_fields = add_glm_dsa},
+    {.name = "mistral4",
+     .model_type = "mistral4",
+     .models = "Mistral Small 4",
+     .layer_names = {deepseek2_names, expert_names, fused_expert_names, sigmoid_expert_names},
+     .features = {"attention.q_lora_rank", "attention.kv_lora_rank", "attention.temperature_scale", "expert_count",
+                  "expert_shared_count"},
+     .add_fields = add_mistral4},
     {.name = "gptneox",
      .model_type = "gpt_neox",
      .models = "Pythia",

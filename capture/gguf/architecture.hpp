@@ -52,6 +52,7 @@ struct gguf_architecture {
   bool layer_norm = false;                    ///< norms subtract the mean
   bool value_heads_tiled = false;  ///< value heads of a delta net: the first of each key head, then the second, ...
   bool may_lack_eps = false;       ///< files may lack the norms' epsilon; transformers' default holds then
+  bool attends_at_times = false;   ///< layers without key heads do not attend
   bool windowed_base = false;      ///< windowed layers may have a rotary base of their own
   /// Keys that this architecture reads; for others they must be 0 or false, since they change what the model computes.
   std::vector<std::string_view> features{};

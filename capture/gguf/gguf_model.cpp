@@ -32,10 +32,12 @@ index_t layers_of(const architecture_keys& keys) {
 }
 
 /// Returns the number of key heads of a layer; empty where layers differ.
-std::optional<index_t> key_heads_of(const architecture_keys& keys, index_t heads) {
+std::optional<index_t> key_heads_of(const gguf_architecture& architecture, const architecture_keys& keys,
+                                    index_t heads) {
   constexpr const char* counts = "attention.head_count_kv";
   if (!keys.has(counts) || !keys[counts].raw().is_array()) return keys.integer(counts, heads);
-  const auto list = keys[counts].integers(0, largest_count);
+  auto list = keys[counts].integers(0, largest_count);
+  if (architecture.attends_at_times) std::erase(list, 0);
   if (list.empty() || list[0] == 0 || std::count(list.begin(), list.end(), list[0]) != std::ssize(list)) return {};
   return list[0];
 }
@@ -151,7 +153,7 @@ void gguf_model::read_config(const gguf_architecture& architecture, const archit
              {"max_position_embeddings", number("context_length")},
              {"hidden_act", "silu"},
              {"torch_dtype", "float32"}};
-  if (const auto n = key_heads_of(keys, heads)) config_["num_key_value_heads"] = *n;
+  if (const auto n = key_heads_of(architecture, keys, heads)) config_["num_key_value_heads"] = *n;
   if (architecture.layer_norm)
     config_["layer_norm_eps"] = keys["attention.layer_norm_epsilon"].positive();
   else if (!architecture.may_lack_eps || keys.has("attention.layer_norm_rms_epsilon"))
@@ -164,6 +166,7 @@ void gguf_model::read_config(const gguf_architecture& architecture, const archit
       holds("layers.0.self_attn.q_proj.bias") || holds("layers.0.attention.query_key_value.bias");
   config_["attention_out_bias"] = holds("layers.0.self_attn.o_proj.bias");
   config_["use_qk_norm"] = holds("layers.0.self_attn.q_norm.weight");
+  config_["mamba_conv_bias"] = holds(".mamba.conv1d.bias");
   config_["mlp_bias"] = holds("layers.0.mlp.up_proj.bias");
   for (const auto& t : tensors_)
     if (t.name.ends_with("embed_tokens.weight") || t.name.ends_with("embed_in.weight"))
@@ -285,11 +288,13 @@ void gguf_model::name_tensors(const gguf_architecture& architecture, const archi
     };
     if (architecture.pairs_rows && is(".self_attn.q_proj.")) reorder(row_order::paired, heads, 2);
     if (architecture.pairs_rows && is(".self_attn.k_proj."))
-      reorder(row_order::paired, key_heads_of(keys, heads).value_or(heads), 2);
+      reorder(row_order::paired, key_heads_of(architecture, keys, heads).value_or(heads), 2);
     if (is(".query_key_value.")) reorder(row_order::by_kind, heads, 3);
     if (architecture.norms_plus_one && is("norm.weight") && !is(".linear_attn.")) t.plus = 1;
-    t.decays = is(".linear_attn.A_log");
-    if (is(".linear_attn.conv1d.")) t.tensor.shape.insert(t.tensor.shape.end() - 1, 1);
+    t.decays = t.name.ends_with(".A_log");
+    if (auto& shape = t.tensor.shape; shape.size() == 2 && (is(".mamba.A_log") || is(".mamba.D") || is(".mamba.norm.")))
+      shape = {shape[0] * shape[1]};  // files have these vectors as matrices
+    if (t.name.ends_with(".conv1d.weight")) t.tensor.shape.insert(t.tensor.shape.end() - 1, 1);
     if (architecture.value_heads_tiled && is(".linear_attn.") && !is(".norm.")) tile(t);
     tensors_.push_back(std::move(t));
   };

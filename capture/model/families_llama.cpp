@@ -156,6 +156,7 @@ decoder_description read_granite_hybrid(const json_value& config) {
   require(embedding == "rope" || embedding == "nope", config.where(), ": position_embedding_type '",
           printable(embedding), "' is not supported; supported: rope, nope");
   for (layer_description& layer : model.layers) layer.rope = embedding == "rope";
+  if (config.boolean("feed_forward_apart").value_or(false)) return model;  // set by the GGUF reader
   model.feed_forward_form = feed_forward_kind::fused_gated;
   model.names.up = "shared_mlp.input_linear";
   model.names.down = "shared_mlp.output_linear";

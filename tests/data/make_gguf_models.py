@@ -28,18 +28,26 @@ SLIDING, FULL = "sliding_attention", "full_attention"
 GRANTED = {"glm": {"hidden_size": 16, "head_dim": 4}, "gemma2": {"query_pre_attn_scalar": 20},
            "gemma3-text": {"query_pre_attn_scalar": 20, "num_hidden_layers": 6, "layer_types": [SLIDING] * 5 + [FULL]},
            "cohere2": {"num_hidden_layers": 4, "layer_types": [SLIDING] * 3 + [FULL]},
+           "granite-hybrid-spaces": {"time_step_limit": (0.0, math.inf), "num_hidden_layers": 2,
+                                     "intermediate_size": 72, "layer_types": ["linear_attention", "full_attention"]},
+           **{name: {"rope_parameters": dict(rope, mscale=0.7, mscale_all_dim=0.7)}
+              for name, rope in (("deepseek-v3.2", fixtures.YARN), ("mistral4", fixtures.GROWING))},
            **dict.fromkeys(["qwen3-moe", "qwen3-next"], {"mlp_only_layers": []})}
 # Fields of config.json that the converter takes for granted.
 MORE = {"gpt-neox": {"rotary_pct": 0.5}, "cohere2": {"rotary_pct": 1.0},
         "glm": {"rope_ratio": 0.1, "layernorm_epsilon": 1.5625e-07, "seq_length": 256},
         **dict.fromkeys(["qwen3.5", "qwen3.5-moe", "qwen3-next"], {"full_attention_interval": 2}),
-        **dict.fromkeys(["deepseek-v3", "deepseek-v3-direct"], {"scoring_func": "sigmoid"}),
+        **dict.fromkeys(["deepseek-v3", "deepseek-v3-direct", "deepseek-v3.2", "glm-5"], {"scoring_func": "sigmoid"}),
+        # EXAONE 4.5 has EXAONE 4's text model, and a layer more, which predicts several tokens and may be left out.
+        "exaone4": {"architectures": ["Exaone4_5_ForConditionalGeneration"], "num_nextn_predict_layers": 1},
+        "mistral4": {"architectures": ["Mistral3ForConditionalGeneration"]},
+        "granite-hybrid-spaces": {"layer_types": ["mamba", "attention"]},
         "hunyuan-dense": {"max_position_embeddings": 32768, "rope_parameters": {
             "rope_type": "dynamic", "alpha": 50.0, "factor": 1.0, "rope_theta": 1e4}}}
 NAMES = """llama-linear llama-linear-q8_0 mistral smollm3 smollm3-q8_0 qwen2 qwen3 qwen3-moe olmo2 gemma3-text ministral3 glm glm4
     gpt-neox gemma2 phi3 phi3-short olmo3 granite seed-oss hunyuan-dense exaone4 cohere2 glm4-moe gemma4-text llama4-text
     qwen3.5 qwen3.5-moe qwen3.5-moe-fused qwen3-next qwen3-next-fused deepseek-v3 deepseek-v3-fused deepseek-v3-direct gpt-oss
-    llama3""".split()
+    llama3 granite-hybrid-spaces deepseek-v3.2 glm-5 mistral4""".split()
 
 
 def entries(name, shape):
@@ -56,11 +64,12 @@ def entries(name, shape):
 def checkpoint(folder, family, sizes):
     """Saves a checkpoint and returns its config.json and shapes."""
     f = fixtures
-    for base in (f.SHAPE, f.WIDE, f.LLAMA4, f.QWEN35, f.LATENT, f.GEMMA4):
-        hidden = 48 if "phi" in family else 16 if base is f.SHAPE else 8
+    for base in (f.SHAPE, f.WIDE, f.LLAMA4, f.QWEN35, f.LATENT, f.GEMMA4, f.GRANITE4, f.INDEXED):
+        hidden = 48 if "phi" in family or "spaces" in family else 16 if base is f.SHAPE else 8
         base.update({"vocab_size": 32, "hidden_size": hidden, "num_attention_heads": 4, "intermediate_size": 12} | sizes)
     f.LLAMA4.update(intermediate_size=8, intermediate_size_mlp=12)
     f.LATENT.update(num_key_value_heads=4)
+    f.INDEXED.update(num_key_value_heads=4)
     if family == "llama3":
         config, kind = fixtures.tf.LlamaConfig(**fixtures.SHAPE, rope_parameters={
             "rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,

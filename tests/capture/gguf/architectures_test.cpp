@@ -80,7 +80,15 @@ TEST(gguf_architectures, tensors_are_those_of_the_converted_checkpoint) {
       const auto& shape = t.tensor.shape;
       const index_t width = test::entries_of(shape) / shape[0], half = shape[0] / 2;
       std::vector<float> a(static_cast<std::size_t>(shape[0] * width)), b = a;
-      before.read(t.name, shape, 0, shape[0], false, a.data());
+      // Granite 4 with state spaces has gate and up in one tensor.
+      const bool joined = name == "granite-hybrid-spaces" && is(".mlp."), up = is(".up_proj.");
+      const std::string theirs =
+          !joined ? t.name
+                  : t.name.substr(0, t.name.find(".mlp.")) +
+                        (is(".down_proj.") ? ".shared_mlp.output_linear.weight" : ".shared_mlp.input_linear.weight");
+      auto whole = shape;
+      if (joined && !is(".down_proj.")) whole[0] *= 2;
+      before.read(theirs, whole, joined && up ? shape[0] : 0, shape[0], false, a.data());
       after.read(t.name, shape, half, shape[0] - half, false, b.data() + half * width);
       after.read(t.name, shape, 0, half, false, b.data());
       const float bound = std::string_view(t.tensor.type->name) == "Q8_0" ? 0.0045f : t.decays ? 1e-6f : 0;
@@ -144,6 +152,29 @@ TEST(gguf_architectures, what_a_file_does_not_say_is_that_of_the_released_models
   EXPECT_EQ(deepseek.rope.attention_factor, 1);
   EXPECT_EQ(deepseek.experts->groups, 4);
   EXPECT_EQ(deepseek.experts->scale, 1.5);
+  EXPECT_NEAR(read("mistral4").growth->beta, 0.1, 1e-12);
+  EXPECT_EQ(read("mistral4").growth->context, 64);
+}
+
+TEST(gguf_architectures, glm_5_has_an_indexer_in_each_layer_and_glm_5_2_in_each_fourth) {
+  const test::scratch_folder folder;
+  const auto indexers = [&](index_t context, index_t gating = 2) {
+    auto file = test::loaded_gguf("glm-5");
+    std::erase_if(file.keys, [](const auto& key) { return key.first.ends_with(".indexer.types"); });
+    for (auto& [key, own] : file.keys) {
+      if (key == "glm-dsa.context_length") own = context;
+      if (key == "glm-dsa.block_count") own = 8;
+      if (key == "glm-dsa.expert_gating_func") own = gating;
+    }
+    test::put(folder / "m.gguf", file.bytes());
+    std::string found;
+    for (const auto& layer : read_description(gguf_model(folder / "m.gguf").config()).layers)
+      found += layer.indexer ? 'F' : 'S';
+    return found;
+  };
+  EXPECT_EQ(indexers(202752), "FFFFFFFF");
+  EXPECT_EQ(indexers(1048576), "FFFSSSFS");
+  EXPECT_QKGEOM_ERROR("expert_gating_func must be 2, a sigmoid", indexers(202752, 1));
 }
 
 /// GPT-OSS as it is released: experts in MXFP4, which the file has in another order of nibbles than safetensors.
