@@ -4,7 +4,7 @@
 # before and after it was tuned on 256 tokens, from 1024 tokens of four books; restores the queries and keys of the heads that
 # lost most, of the heads whose weights changed most, and of random heads of the same layers, and measures the loss and recall
 # in 4096 tokens of eight other books. Then the same for the extension from 4096 to 8192 tokens, whose heads get their old
-# weights back. OUT: out/mending by default. Installs missing Debian packages and builds qkgeom. Half an hour on two cores.
+# weights back. OUT: out/mending by default. Installs missing Debian packages and builds qkgeom. Ten minutes on two cores.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../common/prepare.sh"
 options mending "$@"
