@@ -14,6 +14,12 @@ namespace {
 rope_description read_rope_change(const json_value& v, const decoder_description& model,
                                   const layer_description& layer) {
   rope_description rope = model.rope_of(layer);
+  const auto known = [](const std::string& field) {
+    return field == "theta" || field == "scaling" || field == "still";
+  };
+  bool any = v.raw().is_object() && !v.raw().empty();
+  for (const auto& [field, value] : v.raw().items()) any = any && known(field);
+  require(any, v.where(), ": \"rope\" has the fields \"theta\", \"scaling\" and \"still\", one or more of them");
   require(layer.rope, v.where(), ": the layer has no rotary embedding");
   require(model.qk != qk_norm::each_head_after_rotation, v.where(),
           ": the layer norms queries and keys by weights after the rotation");

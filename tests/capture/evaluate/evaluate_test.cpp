@@ -376,6 +376,8 @@ TEST_F(evaluation, refuses_conditions_that_do_not_fit) {
   EXPECT_THAT(refused(one(R"({"layer": 3, "rope": {"still": [0]}})")), HasSubstr("no rotary embedding"));
   EXPECT_THAT(refused(one(R"({"head": "1.0", "rope": {"still": [16]}})")), HasSubstr("15"));
   EXPECT_THAT(refused(one(R"({"layer": 1, "rope": {"scaling": "dynamic:2"}})")), HasSubstr("document's length"));
+  for (const char* rope : {"{}", "3", R"({"stil": [3]})", R"({"theta": 500, "planes": [3]})"})
+    EXPECT_THAT(refused(one(std::string(R"({"layer": 1, "rope": )") + rope + "}")), HasSubstr("one or more of them"));
   EXPECT_THAT(refused(one(R"({"layer": 1, "head": "1.0", "ablate": true})")), HasSubstr("either"));
   EXPECT_THAT(refused(one(R"({"layer": 8, "ablate": true})")), HasSubstr("8"));
   EXPECT_THAT(refused(R"({"conditions": []})"), HasSubstr("there is no condition"));
