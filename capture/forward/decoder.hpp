@@ -128,7 +128,7 @@ class decoder {
       if (!documents[i].empty()) passes.push_back(begin(i, documents[i]));
     if (passes.empty()) return;
     const std::size_t together = Device::whole_documents ? passes.size() : 1;
-    reserve(passes, together);
+    const index_t longest = reserve(passes, together);
     const bool whole = static_cast<bool>(to.losses);
     std::vector<layer_visit> visits;
     for (index_t l = 0; l <= (whole ? description_.n_layers() - 1 : last_layer_); ++l)
@@ -136,8 +136,6 @@ class decoder {
         visits.push_back(
             {l, !whole && l == last_layer_, layer.experts, !layer.experts || description_.experts->shared_width > 0});
     feed_.begin(visits);
-    index_t longest = 0;
-    for (const pass& p : passes) longest = std::max(longest, p.tokens);
     for (const layer_visit& visit : visits) {
       const auto& weights = feed_.take();
       const layer_changes<Device> changes(*device_, changes_, description_, visit.layer, longest);
@@ -203,7 +201,8 @@ class decoder {
   }
 
   /// Reserves memory for the rows of documents, of which `together` are in a layer at once, and their rotary tables.
-  void reserve(std::vector<pass>& passes, std::size_t together) {
+  /// Returns the tokens of the longest.
+  index_t reserve(std::vector<pass>& passes, std::size_t together) {
     const decoder_description& d = description_;
     index_t longest = 0;
     for (const pass& p : passes) longest = std::max(longest, p.tokens);
@@ -219,6 +218,7 @@ class decoder {
     make_tables(d.rope, longest, passes, rope_, &pass::own_rope, &pass::rope);
     if (d.local_rope)
       make_tables(*d.local_rope, longest, passes, local_rope_, &pass::own_local_rope, &pass::local_rope);
+    return longest;
   }
 
   void make_tables(const rope_description& rope, index_t longest, std::vector<pass>& passes, tables& shared,

@@ -87,16 +87,9 @@ std::vector<plane_set> find_plane_sets(const arguments& a, const band_arguments&
   }
   require(!rope_heads.empty(), source.captures()[0].path().string(), ": no head has a rotary embedding");
   auto options = with_arguments({.empirical = false, .heatmap = false}, a);
-  const auto numbers_with = [&](const std::vector<double>& still, const std::string& label) {
-    const auto rotating = [&still](double f) { return !holds(still, f); };
-    auto point = point_of(
-        analyse_set(
-            a,
-            what_if(source,
-                    {.context_length = context, .rotating = rotating, .keep_first = choice.keep_first, .seed = a.seed}),
-            options, label)
-            .report,
-        label);
+  // `report`: of the captures at the context with these planes still.
+  const auto numbers_of = [&](const model_report& report, const std::function<bool(double)>& rotating) {
+    const auto point = point_of(report, "");
     const auto as_captured = std::make_shared<const capture_set>(what_if(source, {.rotating = rotating}));
     const auto grip = find_grip(a, {.context = context}, {as_captured, found.whole.report}).predicted;
     const auto top_8 = [&](needle_kind kind) {
@@ -112,10 +105,16 @@ std::vector<plane_set> find_plane_sets(const arguments& a, const band_arguments&
                        })};
   };
   auto sets = list_sets({frequencies.begin(), frequencies.end()}, context, choice, a.seed);
-  const auto as_it_is = numbers_with({}, "Planes as they are");
+  const auto as_it_is = numbers_of(found.whole.report, {});
   for (std::size_t i = 0; i < sets.size(); ++i) {
+    const auto rotating = [&still = sets[i].still](double f) { return !holds(still, f); };
+    const rotary_change change{
+        .context_length = context, .rotating = rotating, .keep_first = choice.keep_first, .seed = a.seed};
     const auto numbers =
-        numbers_with(sets[i].still, "Planes " + std::to_string(i + 1) + " of " + std::to_string(sets.size()));
+        numbers_of(analyse_set(a, what_if(source, change), options,
+                               "Planes " + std::to_string(i + 1) + " of " + std::to_string(sets.size()))
+                       .report,
+                   rotating);
     for (std::size_t n = 0; n < numbers.size(); ++n)
       sets[i].change.push_back(difference_of(numbers[n], as_it_is[n], true));
   }

@@ -119,9 +119,8 @@ struct agreement {
 };
 
 /// Holds columns of a table, with a row for each "condition", against the changes in an evaluation.
-std::vector<agreement> read_agreements(const std::filesystem::path& folder, const std::filesystem::path& table,
-                                       const std::vector<std::string>& columns) {
-  const auto t = read_tables(folder);
+std::vector<agreement> read_agreements(const evaluation_tables& t, const std::filesystem::path& folder,
+                                       const std::filesystem::path& table, const std::vector<std::string>& columns) {
   const auto csv = read_csv(table);
   std::vector<agreement> found;
   for (const auto& what : t.measures)
@@ -234,10 +233,9 @@ step_figure curves_of(const std::vector<effect>& effects) {
   return f;
 }
 
-/// Effects of the conditions RANKING/chosen/INTERVENTION and RANKING/random-N/INTERVENTION in a folder that
+/// Lists the effects of the conditions RANKING/chosen/INTERVENTION and RANKING/random-N/INTERVENTION in a folder that
 /// qkgeom evaluate wrote. Throws `error` if a condition lacks documents or probes that others have.
-std::vector<effect> read_effects(const std::filesystem::path& folder) {
-  const auto t = read_tables(folder);
+std::vector<effect> effects_of(const evaluation_tables& t, const std::filesystem::path& folder) {
   std::vector<effect> effects;
   for (const auto& condition : t.conditions) {
     const auto first = condition.find('/'), last = condition.rfind('/');
@@ -361,9 +359,10 @@ int main(int argc, char** argv) {
   of_table.needs(table);
   add_figures_argument(app, a);
   return run_main(argc, argv, app, a, [&] {
-    const auto effects = read_effects(evaluation);
+    const auto tables = read_tables(evaluation);
+    const auto effects = effects_of(tables, evaluation);
     const auto agreements =
-        columns.empty() ? std::vector<agreement>{} : read_agreements(evaluation, predictions, columns);
+        columns.empty() ? std::vector<agreement>{} : read_agreements(tables, evaluation, predictions, columns);
     output_folder folder(a.out, a.figures);
     write_effects(folder, effects);
     if (!agreements.empty()) write_agreements(folder, agreements);
