@@ -156,7 +156,7 @@ std::vector<token_predictions> token_losses(Device& m, const decoder_description
   for (std::size_t i = 0; i < found.size(); ++i)
     for (const auto& s : states[i].host()) {
       found[i].loss.push_back(static_cast<float>(static_cast<double>(s.top - s.next) + std::log(s.sum)));
-      found[i].right.push_back(!(s.next < s.top));
+      found[i].right.push_back(s.next >= s.top);  // a logit that is no number is not right
     }
   return found;
 }

@@ -23,9 +23,18 @@ rope_description read_rope_change(const json_value& v, const decoder_description
   require(layer.rope, v.where(), ": the layer has no rotary embedding");
   require(model.qk != qk_norm::each_head_after_rotation, v.where(),
           ": the layer norms queries and keys by weights after the rotation");
-  if (v.has("theta") || v.has("scaling"))
-    rope = other_rope(rope, v.has("theta") ? v["theta"].number() : rope.theta,
-                      v.has("scaling") ? v["scaling"].string() : "", model.context);
+  if (v.has("theta") || v.has("scaling")) {
+    require(v.has("scaling") || rope.type == "default", v.where(), ": the model's embedding has the scaling ",
+            rope.type, "; \"theta\" needs a \"scaling\" beside it, \"none\" for the plain one");
+    require(!v.has("scaling") || !model.latent, v.where(),
+            ": a scaling also changes the scale of scores in latent attention; \"theta\" and \"still\" do not");
+    try {
+      rope = other_rope(rope, v.has("theta") ? v["theta"].number() : rope.theta,
+                        v.has("scaling") ? v["scaling"].string() : "", model.context);
+    } catch (const error& e) {
+      fail(v.where(), ": ", e.what());
+    }
+  }
   require(!rope.by_length() && !model.rope_of(layer).by_length(), v.where(),
           ": the rotary embedding depends on a document's length");
   if (v.has("still"))
@@ -37,6 +46,7 @@ rope_description read_rope_change(const json_value& v, const decoder_description
 std::vector<head_id> heads_named(const json_value& v, const decoder_description& model) {
   std::vector<head_id> heads;
   if (!v.has("layer")) {
+    require(v.has("head"), v.where(), ": a change names a \"head\" or a \"layer\"");
     heads = {parse_head(v["head"].string(), v.where())};
   } else {
     require(!v.has("head"), v.where(), ": a change names either a \"head\" or a \"layer\"");

@@ -73,6 +73,7 @@ group_number mean_of(const std::vector<head_grip>& grip, const std::vector<std::
 std::vector<plane_set> find_plane_sets(const arguments& a, const band_arguments& choice, const band_study& found) {
   const auto source = open_captures(a);
   const index_t context = found.whole.source->manifest().context_length;
+  require_attention(source, "conditions change those of the attention");
   std::set<double> frequencies;
   std::vector<std::size_t> rope_heads;
   for (std::size_t h = 0; h < found.heads.size(); ++h) {
@@ -80,6 +81,7 @@ std::vector<plane_set> find_plane_sets(const arguments& a, const band_arguments&
     if (!f.empty()) rope_heads.push_back(h);
     frequencies.insert(f.begin(), f.end());
   }
+  frequencies.erase(0);  // planes that never turn
   for (const auto& l : source.manifest().layers) {
     const auto rope = source.manifest().rope_of(l);
     require(!rope || !rope->by_length, source.captures()[0].path().string(), ": layer ", l.layer,

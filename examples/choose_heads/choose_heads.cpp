@@ -170,6 +170,7 @@ std::vector<candidate> read_candidates(const arguments& a, const choice_argument
   cpu_context cpu{{.threads = a.threads}};
   const auto options = with_arguments({}, a);
   const auto source = capture_set::open(a.captures);
+  require_attention(source, "conditions change those of the attention");
   index_t captured = 0, quota = 0;
   for (const auto& layer : source.manifest().layers) {
     const auto n = static_cast<index_t>(layer.query_heads.size());

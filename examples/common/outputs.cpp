@@ -147,6 +147,12 @@ bool has_rows(const capture_set& source) {
   return rows > 0 || !known;
 }
 
+void require_attention(const capture_set& source, const std::string& why) {
+  for (const auto& c : source.captures())
+    require(c.manifest().extra.value("heads_of", "attention") == "attention", c.path().string(),
+            " holds the heads of indexers: ", why);
+}
+
 captured_layer analysed::rows(index_t layer) const { return source->read_layer(layer); }
 
 void print_notes(printer& out, const std::vector<report_note>& notes, const std::string& about) {

@@ -41,6 +41,9 @@ capture_set open_captures(const arguments& a);
 /// The same analysis of captures that are open, or that something changed.
 analysed analyse_set(const arguments& a, capture_set source, analysis_options options, const std::string& label);
 
+/// Throws `error` if a capture holds the heads of indexers; `why`, the end of a sentence, says what needs others.
+void require_attention(const capture_set& source, const std::string& why);
+
 /// Throws `error` unless each name is LAYER.HEAD of a captured head. Reads no rows.
 void require_heads(const arguments& a, const std::vector<std::string>& names);
 

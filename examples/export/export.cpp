@@ -61,6 +61,7 @@ int main(int argc, char** argv) {
       for (const auto& path : a.captures) choice.texts += (choice.texts.empty() ? "" : " ") + path.filename().string();
     choice.note = [](const std::string& text) { std::cerr << "note: " << text << '\n'; };
     printer out;
+    require_attention(open_captures(a), "files are for the cache or the softmax of the attention");
     if (format == "all") return export_all(a, choice, out);
     output_folder folder(a.out, a.figures);
     for (const auto& f : export_formats)

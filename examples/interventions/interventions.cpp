@@ -122,6 +122,9 @@ struct agreement {
 std::vector<agreement> read_agreements(const evaluation_tables& t, const std::filesystem::path& folder,
                                        const std::filesystem::path& table, const std::vector<std::string>& columns) {
   const auto csv = read_csv(table);
+  const auto& names = csv.column("condition");
+  require(std::set(names.begin(), names.end()).size() == names.size(), table.string(),
+          ": a condition has several rows");
   std::vector<agreement> found;
   for (const auto& what : t.measures)
     for (const auto& column : columns) {
@@ -129,10 +132,11 @@ std::vector<agreement> read_agreements(const evaluation_tables& t, const std::fi
       std::vector<double> predicted;
       std::vector<std::vector<double>> changes;  // (conditions)(documents or probes)
       for (std::size_t i = 0; i < values.size(); ++i) {
-        const auto& name = csv.column("condition")[i];
-        if (std::isnan(values[i]) || t.by_condition.count(name) == 0) continue;
+        require(t.by_condition.count(names[i]) > 0, table.string(), ": ", folder.string(), " has no condition ",
+                printable(names[i]));
+        if (std::isnan(values[i])) continue;
         predicted.push_back(values[i]);
-        changes.push_back(shifts(t, name, what, folder));
+        changes.push_back(shifts(t, names[i], what, folder));
       }
       require(predicted.size() >= 3, table.string(), ": fewer than three conditions of ", folder.string(),
               " have a value of ", column);

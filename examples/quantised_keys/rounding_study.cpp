@@ -348,6 +348,7 @@ rounding_study find_rounding(const arguments& a, const rounding_arguments& choic
   }
   auto source = open_captures(a);
   const auto& manifest = source.manifest();
+  require_attention(source, "a cache's types and conditions are for those of the attention");
   require(manifest.rope_stage == "post", a.captures.at(0).string(),
           " holds keys from before the rotary embedding, but a cache stores them after it; capture without --pre-rope");
   for (const cache_type t : found.types) require_blocks(t, manifest.model.head_dim);

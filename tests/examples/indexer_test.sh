@@ -34,3 +34,8 @@ assert len(pre) == len(post) > 36
 for a, b in zip(pre, post):  # rows from after the rotation are turned back
     assert abs(float(a["grip"]) - float(b["grip"])) < 0.02, (a, b)
 END
+
+# What changes or serves the attention's heads takes no capture of others.
+for program in "bands $work/post --conditions" "choose-heads $work/post" "quantised-keys $work/post" "export --for all $work/pre"; do
+  refused 'holds the heads of indexers' $program --out "$work/none"
+done

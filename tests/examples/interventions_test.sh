@@ -258,4 +258,9 @@ print("\n".join(f"FAILED: {b}" for b in bad))
 sys.exit(bool(bad))
 END
 wrote "$work/still-effects" columns.csv effects.csv agreement.csv
+with_table() { refused "$1" interventions "$work/still" --table "$2" --columns ap_drop --out "$work/x"; }
+sed '$p' "$work/planes/plane_sets.csv" >"$work/twice.csv"
+with_table 'a condition has several rows' "$work/twice.csv"
+sed '$s/^plane 15/plane 16/' "$work/planes/plane_sets.csv" >"$work/other.csv"
+with_table 'has no condition plane 16/chosen/still' "$work/other.csv"
 refused 'lacks the key at position' bands "$work/capture" --conditions --out "$work/x"

@@ -279,6 +279,29 @@ TEST_F(evaluation, gives_heads_the_embedding_that_an_option_gives_the_model) {
   for (const auto& changed : {with_yarn, with_base}) EXPECT_GT(largest_difference(changed, as_it_is), 0.05);
 }
 
+TEST_F(evaluation, a_base_alone_drops_no_scaling) {
+  o.distances.clear();
+  o.records.clear();
+  const std::string change = R"({"conditions": [{"name": "a", "changes": [{"layer": 1, "rope": {"theta": 500)";
+  o.capture.model.rope_scaling = "linear:4";
+  EXPECT_THAT(refused(change + "}}]}]}"), HasSubstr("has the scaling linear"));
+  conditions(change + R"(, "scaling": "none"}}]}]})");
+  evaluate_model(o, notes);
+}
+
+TEST_F(evaluation, does_not_find_logits_right_that_are_no_numbers) {
+  o.distances = {160};
+  o.records.clear();
+  conditions(R"({"conditions": [{"name": "broken", "changes": [{"layer": 1, "rope": {"theta": 1e-300}}]}]})");
+  evaluate_model(o, notes);
+  const auto probes = read_csv(o.capture.run.out / "condition_probes.csv");
+  const auto right = probes.numbers("right");
+  for (std::size_t i = 0; i < right.size(); ++i)
+    if (probes.column("condition")[i] == "broken") {
+      EXPECT_EQ(right[i], 0) << i;
+    }
+}
+
 TEST_F(evaluation, a_head_whose_planes_are_still_is_one_of_a_layer_without_rotation) {
   o.distances.clear();
   o.records.clear();
@@ -380,6 +403,12 @@ TEST_F(evaluation, refuses_conditions_that_do_not_fit) {
     EXPECT_THAT(refused(one(std::string(R"({"layer": 1, "rope": )") + rope + "}")), HasSubstr("one or more of them"));
   EXPECT_THAT(refused(one(R"({"layer": 1, "head": "1.0", "ablate": true})")), HasSubstr("either"));
   EXPECT_THAT(refused(one(R"({"layer": 8, "ablate": true})")), HasSubstr("8"));
+  EXPECT_THAT(refused(one(R"({"ablate": true})")), HasSubstr(R"(names a "head" or a "layer")"));
+  const auto latent = write("latent.json", one(R"({"layer": 1, "rope": {"scaling": "none"}})"));
+  EXPECT_QKGEOM_ERROR("latent attention", read_conditions(latent, family_fixture("deepseek-v3").description()));
+  for (const char* rope : {R"({"theta": 0})", R"({"scaling": "yarn:4"})"})
+    EXPECT_THAT(refused(one(std::string(R"({"layer": 1, "rope": )") + rope + "}")),
+                HasSubstr("conditions[0].changes[0].rope: rope"));
   EXPECT_THAT(refused(R"({"conditions": []})"), HasSubstr("there is no condition"));
   EXPECT_THAT(refused(R"({"conditions": [{"name": "none", "changes": []}]})"), HasSubstr("as it is"));
   EXPECT_THAT(refused(R"({"conditions": [{"name": "a", "changes": []}, {"name": "a", "changes": []}]})"),
