@@ -377,7 +377,7 @@ class layer_steps {
       rotation.q_norm = norm_of(weights.q_norm);
       rotation.k_norm = norm_of(weights.k_norm);
     }
-    if (layer.rope) turn(c, layer, rotation);
+    if (layer.rope) set_rotation(c, layer, rotation);
     if (d.growth && !(d.growth_unrotated && layer.rope)) {
       rotation.counts_from_1 = d.growth_unrotated;
       rotation.growth = static_cast<float>(d.growth->beta);
@@ -389,12 +389,12 @@ class layer_steps {
     const indexer_description& i = *description_.indexer;
     device_kernels::rotate_rows<T> rotation{
         {index_queries(c), c.document->rows->index_keys.data(), c.first, i.heads, 1, i.dim, i.dim, 0}};
-    turn(c, layer, rotation);
+    set_rotation(c, layer, rotation);
     rotation.rotated_from = 0;
     return rotation;
   }
-  /// Sets the rotary embedding of a layer.
-  void turn(const chunk& c, const layer_description& layer, device_kernels::rotate_rows<T>& rotation) const {
+  /// Gives a rotation the rotary embedding of a layer.
+  void set_rotation(const chunk& c, const layer_description& layer, device_kernels::rotate_rows<T>& rotation) const {
     const rope_description& rope = description_.rope_of(layer);
     const rotary_tables<Device>& t = layer.local_rope ? *c.document->local_rope : *c.document->rope;
     rotation.cos = t.cos.data();

@@ -108,7 +108,7 @@ struct latent_description {
 /// the `chosen` best alone. A score is the sum of weight relu(q.k) over the heads. Queries are products of the latent
 /// row, weights and the one key that all heads share of the hidden state.
 struct indexer_description {
-  index_t heads = 0, dim = 0;  ///< the first `latent_description::rotated` channels turn as the attention's do
+  index_t heads = 0, dim = 0;  ///< the first `latent_description::rotated` channels rotate as those of the attention do
   index_t chosen = 0;          ///< keys that a query's attention sees at most
   bool pairs = false;          ///< weights store the rotated part in neighbouring pairs; captured rows have halves
 };

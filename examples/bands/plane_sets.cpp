@@ -20,7 +20,8 @@ bool holds(const std::vector<double>& frequencies, double f) {
   return std::find(frequencies.begin(), frequencies.end(), f) != frequencies.end();
 }
 
-/// Lists the sets; `all`: the frequencies of the model's planes, ascending. Random sets are sets of their own.
+/// Lists the sets; `all`: the frequencies of the model's planes, ascending. Random sets differ from one another and
+/// from the set that they stand beside.
 std::vector<plane_set> list_sets(const std::vector<double>& all, index_t context, const band_arguments& choice,
                                  std::uint64_t seed) {
   std::vector<plane_set> sets;
@@ -54,7 +55,7 @@ std::vector<plane_set> list_sets(const std::vector<double>& all, index_t context
   return sets;
 }
 
-/// The mean of a number over some heads, with all documents and without each.
+/// Returns the mean of a number over some heads, with all documents and without each.
 group_number mean_of(const std::vector<head_grip>& grip, const std::vector<std::size_t>& heads,
                      const std::function<std::pair<double, const std::vector<double>*>(const head_grip&)>& of) {
   head_values v;
@@ -89,7 +90,7 @@ std::vector<plane_set> find_plane_sets(const arguments& a, const band_arguments&
   }
   require(!rope_heads.empty(), source.captures()[0].path().string(), ": no head has a rotary embedding");
   auto options = with_arguments({.empirical = false, .heatmap = false}, a);
-  // `report`: of the captures at the context with these planes still.
+  // `report` analyses the captures at the context, under the same rotation.
   const auto numbers_of = [&](const model_report& report, const std::function<bool(double)>& rotating) {
     const auto point = point_of(report, "");
     const auto as_captured = std::make_shared<const capture_set>(what_if(source, {.rotating = rotating}));
