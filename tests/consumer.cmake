@@ -29,12 +29,13 @@ endif()
 add_consumer(components "${PROJECT_SOURCE_DIR}/tests/components" "${_programs}" "" ${_more})
 
 # Without a package; also with clang and LLVM's own library.
-set(_more -DQKGEOM_SOURCE=${PROJECT_SOURCE_DIR} -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0)
+set(_more -DQKGEOM_SOURCE=${PROJECT_SOURCE_DIR} -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0
+  -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=0)
 if(CMAKE_CXX_COMPILER_LAUNCHER)
   list(APPEND _more -DCMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
 foreach(_as IN ITEMS FetchContent add_subdirectory)
-  add_consumer(${_as} "${PROJECT_SOURCE_DIR}/tests/components" "with_headers;with_io" "" ${_more} -DQKGEOM_AS=${_as})
+  add_consumer(${_as} "${PROJECT_SOURCE_DIR}/tests/components" with_io "" ${_more} -DQKGEOM_AS=${_as})
 endforeach()
 if(NOT QKGEOM_NO_LIBCXX)
   set(_compiler "${QKGEOM_CLANG}")
