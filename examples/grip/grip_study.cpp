@@ -66,6 +66,17 @@ std::vector<head_grip> count(cpu_context& cpu, const model_report& report, const
   });
 }
 
+/// Returns predicted less counted grip of the same documents. It has an error if all of them count.
+estimate miss_of(const grip_value& predicted, const grip_value& counted) {
+  const double p = predicted.value.value, c = counted.value.value;
+  std::vector<double> without;
+  for (std::size_t e = 0; e < counted.without.size() && counted.without.size() == predicted.without.size(); ++e) {
+    const double a = predicted.without[e], b = counted.without[e];
+    without.push_back((std::isnan(a) ? p : a) - (std::isnan(b) ? c : b));
+  }
+  return jackknife(p - c, without);
+}
+
 /// Adds a check for each group of heads: of the grip with index `i` in `predicted` and `actual`.
 void add_checks(std::vector<grip_check>& checks, const std::string& from, const model_report& report,
                 const std::vector<head_grip>& predicted, const std::vector<head_grip>& actual, std::size_t i) {
@@ -86,7 +97,9 @@ void add_checks(std::vector<grip_check>& checks, const std::string& from, const 
       c.predicted += p.value;
       c.actual += a.value;
       square += (p.value - a.value) * (p.value - a.value);
-      inside += std::abs(p.value - a.value) <= half_width(p, interval_miss);
+      const auto miss =
+          std::isnan(a.error) ? estimate{p.value - a.value, p.error, p.freedom} : independent_difference(p, a);
+      inside += std::abs(miss.value) <= half_width(miss, interval_miss);
     }
     const auto n = static_cast<double>(c.heads = x.size());
     if (x.empty()) continue;
@@ -128,8 +141,7 @@ void check_itself(cpu_context& cpu, grip_study& found, const capture_set& source
     for (std::size_t i = 0; i < misses.size(); ++i) {
       misses[i].factors.push_back(factor_of(o.lengths[0], tokens / part));
       auto& miss = misses[i].miss.emplace_back();
-      for (std::size_t h = 0; h < actual.size(); ++h)
-        miss.push_back(predicted[h].grip[i].value.value - actual[h].grip[i].value.value);
+      for (std::size_t h = 0; h < actual.size(); ++h) miss.push_back(miss_of(predicted[h].grip[i], actual[h].grip[i]));
       add_checks(found.checks, from, report, predicted, actual, i);
     }
   }

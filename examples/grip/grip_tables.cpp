@@ -132,7 +132,7 @@ qkgeom::table grip_check_table(const grip_study& s) {
   c.add("miss_rms", "root mean square over heads of predicted less actual", &grip_check::miss_rms);
   c.add("correlation", "correlation of actual and predicted over heads", &grip_check::correlation);
   c.add("in_interval",
-        "share of heads whose predicted less actual grip is within the interval of nine in ten; empty for parts",
+        "share of heads whose predicted less actual grip is within nine in ten of both errors; empty for parts",
         &grip_check::in_interval);
   return std::move(c).with_rows(s.checks);
 }

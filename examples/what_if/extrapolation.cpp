@@ -38,7 +38,7 @@ std::vector<std::array<estimate, carried_numbers.size()>> extrapolate(const mode
     head_misses one{check.factors, {}, check.rope};
     for (const auto& miss : check.miss) {
       auto& of_factor = one.miss.emplace_back();
-      for (const auto& m : miss) of_factor.push_back(m[i]);
+      for (const auto& m : miss) of_factor.push_back({m[i]});
     }
     values = widened(std::move(values), one, factor);
     for (std::size_t h = 0; h < heads.size(); ++h) heads[h][i] = values[h];

@@ -11,9 +11,10 @@ namespace qkgeom::examples {
 /// A sum of squares and how many there are; NaN counts as absent.
 struct mean_square {
   double sum = 0, count = 0;
-  void add(double x) {
+  /// Adds x, less its error if it has one, since noise adds to squares.
+  void add(double x, double error = 0) {
     if (std::isnan(x)) return;
-    sum += x * x;
+    sum += x * x - (std::isnan(error) ? 0 : error * error);
     ++count;
   }
   double value() const { return sum / count; }
@@ -36,15 +37,15 @@ inline constexpr double interval_miss = 0.1;
 
 /// What predictions of one number miss of each head.
 struct head_misses {
-  std::vector<double> factors;            ///< above 1
-  std::vector<std::vector<double>> miss;  ///< (factors)(heads): predicted less actual, NaN without a value
-  std::vector<bool> rope;                 ///< (heads)
+  std::vector<double> factors;              ///< above 1
+  std::vector<std::vector<estimate>> miss;  ///< (factors)(heads): predicted less actual, NaN without a value
+  std::vector<bool> rope;                   ///< (heads)
 };
 
 /// Widens the errors of predictions at `factor`. The variance is that of the prediction over documents and, times the
 /// square of `growth_of_error`, the mean over the factors of the check of (miss / growth)^2: the head's own, together
-/// with the mean over heads of its kind (RoPE or NoPE) as `shared_misses` further misses. The degrees of freedom are
-/// the misses of its kind. Errors are NaN where the check has no miss.
+/// with the mean over heads of its kind (RoPE or NoPE) as `shared_misses` further misses; errors of misses are taken
+/// off. The degrees of freedom are the misses of its kind. Errors are NaN where the check has no miss.
 std::vector<estimate> widened(std::vector<estimate> predicted, const head_misses& check, double factor);
 
 }  // namespace qkgeom::examples

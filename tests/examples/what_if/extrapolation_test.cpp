@@ -105,6 +105,15 @@ TEST(extrapolation, an_error_is_what_the_check_missed_and_grows_with_the_doublin
   EXPECT_QKGEOM_ERROR("0 heads are predicted", check_predictions(report_with(1), {{2, {}}}));
 }
 
+TEST(extrapolation, the_error_of_a_miss_is_no_miss) {
+  const auto error_with = [](double noise) {
+    return widened({{0.5, 0.03, 5}}, {{2}, {{{0.1, noise, 5}}}, {true}}, 2)[0].error;
+  };
+  EXPECT_NEAR(error_with(std::numeric_limits<double>::quiet_NaN()), std::hypot(0.1, 0.03), 1e-15);
+  EXPECT_NEAR(error_with(0.06), std::hypot(0.08, 0.03), 1e-15);
+  EXPECT_EQ(error_with(0.2), 0.03);
+}
+
 TEST(extrapolation, moments_alone_give_what_the_rows_give) {
   cpu_context cpu{{.threads = 2}};
   const test::scratch_folder folder;
