@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 
 #include <cstdlib>
-#include <filesystem>
 
 #include "examples/common/figures/gnuplot.hpp"
 #include "qkgeom/core/error.hpp"

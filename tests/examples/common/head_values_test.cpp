@@ -5,13 +5,11 @@
 
 #include <cmath>
 #include <map>
-#include <string>
 
 #include "examples/common/numbers/comparison.hpp"
-#include "qkgeom/io/csv.hpp"
 #include "qkgeom/report/columns.hpp"
 #include "qkgeom/stats/shape.hpp"
-#include "tests/io/scratch.hpp"
+#include "tests/examples/common/written.hpp"
 #include "tests/report/hand_report.hpp"
 
 namespace qkgeom::examples {
@@ -69,9 +67,7 @@ TEST(model_columns, linear_share_of_ten_components) {
 
 TEST(model_columns, table) {
   const auto columns = column_summaries(four_heads());
-  const test::scratch_folder folder;
-  write_csv(folder / "model_columns.csv", model_columns_table(columns));
-  const auto table = read_csv(folder / "model_columns.csv");
+  const auto table = test::written(model_columns_table(columns));
   ASSERT_EQ(table.rows(), columns.size());
   for (std::size_t i = 0; i < columns.size(); ++i) {
     EXPECT_EQ(table.column("column")[i], columns[i].column);
@@ -94,9 +90,7 @@ TEST(model_columns, layer_means_have_errors_of_their_own) {
     report.heads[h].summaries.push_back(summarize(p, 1000));
     report.heads[h].profiles.push_back(std::move(p));
   }
-  const test::scratch_folder folder;
-  write_csv(folder / "layers.csv", layers_table(report));
-  const auto table = read_csv(folder / "layers.csv");
+  const auto table = test::written(layers_table(report));
   ASSERT_EQ(table.rows(), 2u);
   EXPECT_EQ(table.numbers("mu_q_a"), (std::vector<double>{-1, 5}));
   EXPECT_EQ(table.numbers("mu_q_a_head_error"), (std::vector<double>{2, 3}));

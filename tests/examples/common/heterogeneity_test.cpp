@@ -5,10 +5,9 @@
 
 #include <cmath>
 
-#include "qkgeom/io/csv.hpp"
 #include "qkgeom/stats/quantile.hpp"
 #include "qkgeom/stats/shape.hpp"
-#include "tests/io/scratch.hpp"
+#include "tests/examples/common/written.hpp"
 #include "tests/report/hand_report.hpp"
 
 namespace qkgeom::examples {
@@ -75,9 +74,7 @@ TEST(heterogeneity, convergence_and_errors_are_those_of_reports_without_a_docume
 
 TEST(heterogeneity, is_written_for_buckets_and_regions) {
   const auto all = heterogeneity(hand_report(8, scattered));
-  const test::scratch_folder folder;
-  write_csv(folder / "heterogeneity.csv", heterogeneity_table(all));
-  const auto csv = read_csv(folder / "heterogeneity.csv");
+  const auto csv = written(heterogeneity_table(all));
   const auto mean = csv.numbers("mean"), convergence = csv.numbers("convergence");
   ASSERT_EQ(mean.size(), 3u * 12u);  // ten buckets and two regions
   EXPECT_EQ(mean[5], all[0].buckets[5].mean.value);

@@ -6,8 +6,6 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <string>
-#include <vector>
 
 #include "qkgeom/core/random.hpp"
 #include "tests/io/scratch.hpp"

@@ -9,8 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "qkgeom/io/csv.hpp"
-#include "tests/io/scratch.hpp"
+#include "tests/examples/common/written.hpp"
 #include "tests/report/hand_report.hpp"
 
 namespace qkgeom::examples {
@@ -83,9 +82,7 @@ TEST(recovery, needs_two_standard_errors_of_its_rise_and_its_fall) {
 TEST(recovery, is_written_for_groups_layers_and_heads) {
   const auto report = hand_report(4, [](int, int b, int e) { return bumpy(b, e, 0.003); });
   const auto found = recovery(report);
-  const test::scratch_folder folder;
-  write_csv(folder / "recovery.csv", recovery_table(report, found));
-  const auto csv = read_csv(folder / "recovery.csv");
+  const auto csv = written(recovery_table(report, found));
   const auto rise = csv.numbers("rise"), layers = csv.numbers("layers");
   ASSERT_EQ(rise.size(), 3u + 2u + 4u);
   EXPECT_EQ(rise[0], found[0].mean.rise.value);

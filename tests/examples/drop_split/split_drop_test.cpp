@@ -6,7 +6,6 @@
 
 #include <functional>
 
-#include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/rotary/rotation_between.hpp"
 #include "tests/common/refusal.hpp"

@@ -12,7 +12,7 @@
 #include "qkgeom/report/analyse.hpp"
 #include "qkgeom/stats/quantile.hpp"
 #include "tests/common/studentised.hpp"
-#include "tests/io/scratch.hpp"
+#include "tests/examples/common/written.hpp"
 
 namespace qkgeom::examples {
 namespace {
@@ -259,15 +259,11 @@ TEST(trajectory, score_differences_are_those_of_one_document) {
 }
 
 TEST(trajectory, tables_have_a_row_for_each_checkpoint_and_group) {
-  const test::scratch_folder folder;
   const std::vector<trajectory_point> points{
       point_of(report_of({{1, 2, position}, {3, 4, content}, {1, 1, content}}, 100), "a", 3.5),
       point_of(report_of({{1, 1, position}, {3, 2, position}, {1, 1, content}}, 100), "b,c"),
       point_of(report_of({{2, 1, position}, {3, 2, position}, {1, 1, position}}, 400), "d", 2.5)};
-  write_csv(folder / "trajectory.csv", trajectory_table(points));
-  write_csv(folder / "transitions.csv", transitions_table(points));
-  write_csv(folder / "bias_split.csv", bias_split_table(points));
-  const auto table = read_csv(folder / "trajectory.csv");
+  const auto table = test::written(trajectory_table(points));
   ASSERT_EQ(table.rows(), 9u);
   EXPECT_EQ(table.column("checkpoint")[3], "b,c");
   EXPECT_EQ(table.column("group")[2], "nope");
@@ -277,9 +273,8 @@ TEST(trajectory, tables_have_a_row_for_each_checkpoint_and_group) {
   EXPECT_EQ(table.numbers("alpha_k_mean")[0], 7.0 / 3);
   EXPECT_EQ(table.numbers("alpha_k_context_median")[6], 400);
   EXPECT_EQ(table.numbers("heads")[1], 2);
-  const auto moves = read_csv(folder / "transitions.csv");
-  EXPECT_EQ(moves.rows(), 3u * 3 * 25);  // a to b, b to d, a to d
-  const auto split = read_csv(folder / "bias_split.csv");
+  EXPECT_EQ(test::written(transitions_table(points)).rows(), 3u * 3 * 25);  // a to b, b to d, a to d
+  const auto split = test::written(bias_split_table(points));
   EXPECT_EQ(split.rows(), 3u * 3 * 4);
   const auto whole = split.numbers("log_bias"), mu = split.numbers("log_mu_q_a"), alpha = split.numbers("log_alpha_k"),
              cov = split.numbers("log_covariance");

@@ -8,16 +8,13 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <string>
 
-#include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/context/pair_formula.hpp"
-#include "qkgeom/io/csv.hpp"
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/householder.hpp"
 #include "qkgeom/planted/planted_head.hpp"
 #include "tests/common/data_files.hpp"
-#include "tests/io/scratch.hpp"
+#include "tests/examples/common/written.hpp"
 
 namespace qkgeom::examples {
 namespace {
@@ -50,7 +47,6 @@ class author : public testing::TestWithParam<author_case> {
     return test::golden("author-" + std::string(GetParam().answers) + "." + table + ".csv");
   }
 
-  const test::scratch_folder folder_;
   cpu_context ctx_{{.threads = 2}};
   std::optional<capture_set> source_;
   json answers_;
@@ -59,9 +55,7 @@ class author : public testing::TestWithParam<author_case> {
 };
 
 TEST_P(author, head_metrics_equal_the_tool) {
-  const auto file = folder_ / "head_metrics.csv";
-  write_csv(file, head_metrics_table(heads_));
-  const auto got = read_csv(file), want = read_csv(golden("head_metrics"));
+  const auto got = test::written(head_metrics_table(heads_)), want = read_csv(golden("head_metrics"));
   ASSERT_EQ(got.columns(), want.columns());
   ASSERT_EQ(got.rows(), want.rows());
   for (const auto& name : want.columns()) {
@@ -131,9 +125,8 @@ std::vector<double> cell_variances(cpu_context& ctx, const head_view<T>& head, c
 }
 
 TEST_P(author, sampled_columns_agree_within_their_standard_error) {
-  const auto file = folder_ / "head_bucket_plasticity.csv";
-  write_csv(file, head_bucket_plasticity_table(heads_));
-  const auto got = read_csv(file), want = read_csv(golden("head_bucket_plasticity"));
+  const auto got = test::written(head_bucket_plasticity_table(heads_)),
+             want = read_csv(golden("head_bucket_plasticity"));
   for (const char* name : {"layer", "q_head", "k_head", "q_bucket", "k_bucket"})
     EXPECT_EQ(got.column(name), want.column(name)) << name;
   ASSERT_EQ(got.columns(), want.columns());
@@ -164,9 +157,7 @@ TEST_P(author, sampled_columns_agree_within_their_standard_error) {
 }
 
 TEST_P(author, component_weights_equal_the_answers) {
-  const auto file = folder_ / "head_component_weights.csv";
-  write_csv(file, head_component_weights_table(heads_));
-  const auto got = read_csv(file);
+  const auto got = test::written(head_component_weights_table(heads_));
   EXPECT_EQ(got.columns(),
             (std::vector<std::string>{"layer", "q_head", "k_head", "component", "component_r2", "component_weight"}));
   const auto r2 = got.numbers("component_r2"), weight = got.numbers("component_weight");
