@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Compares the costs of rounded keys: losses of tables of bits per key head against uniform types and shuffled tables,
 // from what qkgeom evaluate wrote under the conditions of qkgeom quantised-keys.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -129,7 +127,7 @@ step_figure figure_of(const std::vector<comparison_of_losses>& compared) {
   for (const auto& c : compared) bits.push_back(c.condition->bits);
   std::sort(bits.begin(), bits.end());
   bits.erase(std::unique(bits.begin(), bits.end()), bits.end());
-  for (const double b : bits) f.steps.push_back(fmt::format("{}", b));
+  for (const double b : bits) f.steps.push_back(qkgeom::number_text(b));
   constexpr std::pair<const char*, colour> kinds[] = {
       {"uniform", palette::black}, {"table", palette::blue}, {"shuffled", palette::orange}};
   for (const auto& [kind, shade] : kinds) {

@@ -262,9 +262,7 @@ void write_choice(output_folder& out, const std::vector<candidate>& heads, const
       }
       conditions.push_back({{"name", s.name() + "/" + intervention_names[what]}, {"changes", std::move(changes)}});
     }
-  atomic_file file(out.table("conditions.json"));
-  file.write(nlohmann::json{{"conditions", std::move(conditions)}}.dump(1) + "\n");
-  file.commit();
+  write_text(out.table("conditions.json"), nlohmann::json{{"conditions", std::move(conditions)}}.dump(1) + "\n");
 
   struct row {
     const head_set* set;

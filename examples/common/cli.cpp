@@ -3,10 +3,8 @@
 
 #include <unistd.h>
 
-#include <filesystem>
 #include <iostream>
 #include <optional>
-#include <string>
 
 #include "examples/common/cuda.hpp"
 #include "examples/common/figures/gnuplot.hpp"

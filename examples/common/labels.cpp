@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <string_view>
 
 #include "examples/common/table.hpp"
 #include "qkgeom/core/error.hpp"

@@ -14,8 +14,6 @@
 namespace qkgeom::examples {
 namespace {
 
-bool has_both_kinds(const softmax_report& report) { return report.groups.size() > 1; }
-
 /// The groups that figures show: RoPE and NoPE layers if the model has both, else all heads.
 std::vector<const softmax_row*> drawn_groups(const softmax_report& report) {
   std::vector<const softmax_row*> rows;

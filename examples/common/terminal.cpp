@@ -8,7 +8,6 @@
 #include "examples/common/labels.hpp"
 #include "examples/common/numbers/head_values.hpp"
 #include "qkgeom/report/head_groups.hpp"
-#include "qkgeom/report/model_summary.hpp"
 
 namespace qkgeom::examples {
 
@@ -74,6 +73,28 @@ struct analyses_of {
     plasticity = !report.heads[0].summaries.empty();
   }
 };
+
+/// Why no head has a plasticity; empty if a head has one. The report must hold profiles.
+std::string no_plasticity_words(const model_report& report) {
+  for (const auto& h : report.heads)
+    if (std::isfinite(h.summaries.at(0).overall.value)) return {};
+  const auto& buckets = report.heads[0].profiles[0].buckets;
+  if (buckets.size() == 1 && buckets[0].start == 0 && buckets[0].end >= report.context_length)
+    return "None: one query bucket covers the whole context, and no key stands before it; --bucket-size makes narrower "
+           "ones.";
+  // Layers differ in their rows: the head with most usable buckets counts.
+  std::size_t modelled = 0, paired = 0;
+  for (const auto& h : report.heads) {
+    const auto count = [&](auto&& has) {
+      return std::size_t(std::count_if(h.profiles[0].buckets.begin(), h.profiles[0].buckets.end(), has));
+    };
+    modelled = std::max(modelled, count([](const profile_bucket& b) { return b.queries >= 2; }));
+    paired = std::max(paired, count([](const profile_bucket& b) { return b.pairs > 0; }));
+  }
+  return "None: of " + counted(buckets.size(), "query bucket") + " " + std::to_string(modelled) +
+         " hold the two queries that a query model needs, and " + std::to_string(paired) +
+         " have a pair of earlier keys of one document. More rows (qkgeom capture --rate) or more documents give them.";
+}
 
 /// Rows for the first `each` heads by falling `key`, and for as many from the other end, the last of all before the
 /// others; fewer if the model has too few heads.
@@ -154,27 +175,6 @@ void print_position(printer& out, const model_report& report) {
       [&](const auto& heads) { return over_heads(point.column("bias_context_logits"), heads, head_statistic::median); },
       [](double x) { return signed_significant(x); }, [](double x) { return significant(x, 2); });
   out.print(t);
-}
-
-std::string no_plasticity_words(const model_report& report) {
-  for (const auto& h : report.heads)
-    if (std::isfinite(h.summaries.at(0).overall.value)) return {};
-  const auto& buckets = report.heads[0].profiles[0].buckets;
-  if (buckets.size() == 1 && buckets[0].start == 0 && buckets[0].end >= report.context_length)
-    return "None: one query bucket covers the whole context, and no key stands before it; --bucket-size makes narrower "
-           "ones.";
-  // Layers differ in their rows: the head with most usable buckets counts.
-  std::size_t modelled = 0, paired = 0;
-  for (const auto& h : report.heads) {
-    const auto count = [&](auto&& has) {
-      return std::size_t(std::count_if(h.profiles[0].buckets.begin(), h.profiles[0].buckets.end(), has));
-    };
-    modelled = std::max(modelled, count([](const profile_bucket& b) { return b.queries >= 2; }));
-    paired = std::max(paired, count([](const profile_bucket& b) { return b.pairs > 0; }));
-  }
-  return "None: of " + counted(buckets.size(), "query bucket") + " " + std::to_string(modelled) +
-         " hold the two queries that a query model needs, and " + std::to_string(paired) +
-         " have a pair of earlier keys of one document. More rows (qkgeom capture --rate) or more documents give them.";
 }
 
 void print_plasticity(printer& out, const model_report& report) {

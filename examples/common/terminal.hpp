@@ -19,8 +19,6 @@ void print_classes(printer& out, const model_report& report, const class_thresho
 void print_position(printer& out, const model_report& report);
 /// AP overall, over the first and the last 20 % of the context, and AP_drop by query model, with standard errors.
 void print_plasticity(printer& out, const model_report& report);
-/// Why no head has a plasticity; empty if a head has one. The report must hold profiles.
-std::string no_plasticity_words(const model_report& report);
 /// The `each` heads at both ends of |bias strength| and of plasticity, as far as the report holds these.
 void print_extremes(printer& out, const model_report& report, std::size_t each = 3);
 

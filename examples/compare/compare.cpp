@@ -8,13 +8,17 @@
 #include "examples/common/numbers/learned.hpp"
 #include "examples/compare/heads.hpp"
 #include "examples/compare/models.hpp"
-#include "qkgeom/core/error.hpp"
+#include "qkgeom/io/capture_set.hpp"
+#include "qkgeom/io/csv.hpp"
 
+namespace qkgeom::examples {
 namespace {
 
 /// Default bins in tokens, doubling from a sixteenth of the shortest context to the longest context.
-std::vector<double> common_bins(const std::vector<qkgeom::index_t>& context_lengths) {
-  const auto [shortest, longest] = std::minmax_element(context_lengths.begin(), context_lengths.end());
+std::vector<double> common_bins(const std::vector<std::filesystem::path>& captures) {
+  std::vector<index_t> lengths;
+  for (const auto& path : captures) lengths.push_back(capture::open(path).manifest().context_length);
+  const auto [shortest, longest] = std::minmax_element(lengths.begin(), lengths.end());
   std::vector<double> edges{0};
   const double end = static_cast<double>(*longest);
   for (double edge = std::max(1.0, static_cast<double>(*shortest) / 16); edges.back() < end; edge *= 2)
@@ -22,7 +26,57 @@ std::vector<double> common_bins(const std::vector<qkgeom::index_t>& context_leng
   return edges;
 }
 
+/// The manifest's family, or its model_type if it names no family.
+std::string family_of(const analysed& a) {
+  const auto& manifest = a.source->manifest();
+  return manifest.family.value_or(manifest.model.model_type);
+}
+
+/// Reads scores from a CSV file with the column `model` and one column per score. Throws `error` if a model occurs
+/// twice or none of `labels` occurs.
+std::vector<model_score> read_scores(const std::filesystem::path& path, const std::vector<std::string>& labels) {
+  const auto file = read_csv(path);
+  const auto& names = file.column("model");
+  std::vector<std::ptrdiff_t> row;
+  bool known = false;
+  for (const auto& label : labels) {
+    const auto n = std::count(names.begin(), names.end(), label);
+    require(n <= 1, path.string(), ": model ", printable(label), " is there twice");
+    row.push_back(n == 0 ? -1 : std::find(names.begin(), names.end(), label) - names.begin());
+    known |= n > 0;
+  }
+  require(known, path.string(), ": none of the models is there, the first is ", labels.at(0));
+  std::vector<model_score> scores;
+  for (const auto& column : file.columns()) {
+    if (column == "model") continue;
+    const auto values = file.numbers(column);
+    scores.push_back({column, {}});
+    for (const auto r : row) scores.back().value.push_back(r < 0 ? NAN : values[r]);
+  }
+  require(!scores.empty(), path.string(), ": there is no column but model, a score needs one");
+  return scores;
+}
+
+/// Parses pairs "A,B" of labels; if `texts` is empty, pairs each model with the first.
+std::vector<std::pair<std::size_t, std::size_t>> model_pairs(const std::vector<std::string>& texts,
+                                                             const std::vector<std::string>& labels) {
+  std::vector<std::pair<std::size_t, std::size_t>> pairs;
+  const auto place = [&](const std::string& name) -> std::size_t {
+    return std::find(labels.begin(), labels.end(), name) - labels.begin();
+  };
+  for (const auto& text : texts) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    const std::size_t a = place(text.substr(0, comma)), b = place(text.substr(std::min(comma + 1, text.size())));
+    require(a < labels.size() && b < labels.size() && a != b, "--pair must name two models by their labels, e.g. ",
+            labels.at(0), ",", labels.size() > 1 ? labels[1] : "another", ", not ", text);
+    pairs.emplace_back(a, b);
+  }
+  for (std::size_t i = 1; texts.empty() && i < labels.size(); ++i) pairs.emplace_back(i, 0);
+  return pairs;
+}
+
 }  // namespace
+}  // namespace qkgeom::examples
 
 int main(int argc, char** argv) {
   using namespace qkgeom::examples;
@@ -72,7 +126,7 @@ int main(int argc, char** argv) {
                     "--bins must be ascending edges, two or more");
     choices.pairs = model_pairs(pairs, labels);
     if (!scores.empty()) choices.scores = read_scores(scores, labels);
-    if (bins.empty()) bins = common_bins(context_lengths(a.captures));
+    if (bins.empty()) bins = common_bins(a.captures);
     options = with_arguments(options, a);
     choices.thresholds = options.pca.thresholds;
     choices.query_model = name_of(options.covariances.at(0));

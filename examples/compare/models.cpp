@@ -7,62 +7,9 @@
 #include "examples/common/figures/head_figures.hpp"
 #include "examples/common/labels.hpp"
 #include "examples/common/numbers/learned.hpp"
-#include "qkgeom/io/capture_set.hpp"
-#include "qkgeom/io/csv.hpp"
 #include "qkgeom/stats/families.hpp"
 
 namespace qkgeom::examples {
-
-std::vector<index_t> context_lengths(const std::vector<std::filesystem::path>& captures) {
-  std::vector<index_t> lengths;
-  for (const auto& path : captures) lengths.push_back(capture::open(path).manifest().context_length);
-  return lengths;
-}
-
-std::string family_of(const analysed& a) {
-  const auto& manifest = a.source->manifest();
-  return manifest.family.value_or(manifest.model.model_type);
-}
-
-std::vector<model_score> read_scores(const std::filesystem::path& path, const std::vector<std::string>& labels) {
-  const auto file = read_csv(path);
-  const auto& names = file.column("model");
-  std::vector<std::ptrdiff_t> row;
-  bool known = false;
-  for (const auto& label : labels) {
-    const auto n = std::count(names.begin(), names.end(), label);
-    require(n <= 1, path.string(), ": model ", printable(label), " is there twice");
-    row.push_back(n == 0 ? -1 : std::find(names.begin(), names.end(), label) - names.begin());
-    known |= n > 0;
-  }
-  require(known, path.string(), ": none of the models is there, the first is ", labels.at(0));
-  std::vector<model_score> scores;
-  for (const auto& column : file.columns()) {
-    if (column == "model") continue;
-    const auto values = file.numbers(column);
-    scores.push_back({column, {}});
-    for (const auto r : row) scores.back().value.push_back(r < 0 ? NAN : values[r]);
-  }
-  require(!scores.empty(), path.string(), ": there is no column but model, a score needs one");
-  return scores;
-}
-
-std::vector<std::pair<std::size_t, std::size_t>> model_pairs(const std::vector<std::string>& texts,
-                                                             const std::vector<std::string>& labels) {
-  std::vector<std::pair<std::size_t, std::size_t>> pairs;
-  const auto place = [&](const std::string& name) -> std::size_t {
-    return std::find(labels.begin(), labels.end(), name) - labels.begin();
-  };
-  for (const auto& text : texts) {
-    const std::size_t comma = std::min(text.find(','), text.size());
-    const std::size_t a = place(text.substr(0, comma)), b = place(text.substr(std::min(comma + 1, text.size())));
-    require(a < labels.size() && b < labels.size() && a != b, "--pair must name two models by their labels, e.g. ",
-            labels.at(0), ",", labels.size() > 1 ? labels[1] : "another", ", not ", text);
-    pairs.emplace_back(a, b);
-  }
-  for (std::size_t i = 1; texts.empty() && i < labels.size(); ++i) pairs.emplace_back(i, 0);
-  return pairs;
-}
 
 scored_rows rows_with(const std::vector<compared_model>& models, const std::string& number, const model_score& score) {
   scored_rows r;

@@ -34,26 +34,11 @@ struct scored_rows {
 
 scored_rows rows_with(const std::vector<compared_model>& models, const std::string& number, const model_score& score);
 
-/// Context lengths of the captures, tokens.
-std::vector<index_t> context_lengths(const std::vector<std::filesystem::path>& captures);
-/// The manifest's family, or its model_type if it names no family.
-std::string family_of(const analysed& a);
-
-/// Reads scores from a CSV file with the column `model` and one column per score. Throws `error` if a model occurs
-/// twice or none of `labels` occurs.
-std::vector<model_score> read_scores(const std::filesystem::path& path, const std::vector<std::string>& labels);
-
-/// Parses pairs "A,B" of labels; if `texts` is empty, pairs each model with the first. Throws `error` at any other
-/// text.
-std::vector<std::pair<std::size_t, std::size_t>> model_pairs(const std::vector<std::string>& texts,
-                                                             const std::vector<std::string>& labels);
-
 /// Writes models.csv, positions.csv, model_components.csv, differences.csv, rope_nope.csv, families.csv, scores.csv,
 /// learned.csv where there is an untrained model, and the figures.
 void write_models(output_folder& out, const std::vector<compared_model>& models, const model_choices& choices);
 /// Prints the main numbers as tables.
 void print_models(printer& out, const std::vector<compared_model>& models, const model_choices& choices);
-
 /// Draws the figures.
 void draw_models(output_folder& out, const std::vector<compared_model>& models, const model_choices& choices);
 

@@ -4,7 +4,6 @@
 #include <Eigen/Core>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 
 #include "qkgeom/adapt/eigen.hpp"
 #include "qkgeom/backend/cpu_context.hpp"

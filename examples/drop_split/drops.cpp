@@ -78,18 +78,9 @@ map_figure terms_by_head(const split_heads& found) {
             found.model + ", " + std::string(found.heads[0].covariance) + " query model; the parts add up to the drop",
             "query head", "layer"};
   f.scale_label = "first fifth - last fifth";
-  model_report names;
-  for (const auto& h : found.heads) {
-    names.heads.emplace_back();
-    names.heads.back().layer = h.layer;
-    names.heads.back().q_head = h.q_head;
-    names.heads.back().rope = h.rope;
-  }
   double largest = 0;
   for (index_t p = 0; p < drop_causes + 2; ++p) {
-    std::size_t next = 0;  // cells_of visits the heads in order
-    f.panels.push_back(
-        {words[p], cells_of(names, f, [&](const head_report&) { return found.heads[next++].split.part(p).value; })});
+    f.panels.push_back({words[p], cells_of(found, f, [&](const head_drop& h) { return h.split.part(p).value; })});
     for (const double x : f.panels.back().values)
       if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
   }

@@ -9,7 +9,6 @@
 
 #include "qkgeom/context/context.hpp"
 #include "qkgeom/context/pair_problem.hpp"
-#include "qkgeom/io/capture_manifest.hpp"
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/householder.hpp"
 #include "qkgeom/plasticity/summary.hpp"

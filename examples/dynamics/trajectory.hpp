@@ -93,18 +93,4 @@ void write_dynamics(output_folder& out, const std::vector<trajectory_point>& poi
 /// Prints the trajectory, the split of the bias and the class changes as tables.
 void print_dynamics(printer& out, const std::vector<trajectory_point>& points, const std::string& model);
 
-/// Mean |bias strength| over heads, RoPE and NoPE apart. `column`: bias_strength (per token), bias_context, or
-/// bias_context_in_sd (in standard deviations of score differences).
-step_figure bias_figure(const std::vector<trajectory_point>& points, const std::string& column);
-/// Mean |bias| and its factors, relative to the first checkpoint.
-step_figure bias_factor_figure(const std::vector<trajectory_point>& points);
-/// Mean |r| on component 0 and on axis a.
-step_figure correlation_figure(const std::vector<trajectory_point>& points);
-/// Shares of the head classes.
-share_figure class_share_figure(const std::vector<trajectory_point>& points);
-/// AP overall, over the first and the last fifth of the context, and under the observed queries.
-step_figure plasticity_figure(const std::vector<trajectory_point>& points, const std::string& model);
-/// AP_drop, RoPE and NoPE apart.
-step_figure drop_figure(const std::vector<trajectory_point>& points, const std::string& model);
-
 }  // namespace qkgeom::examples

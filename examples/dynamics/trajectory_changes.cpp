@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <string>
 
 #include "qkgeom/report/columns.hpp"
 #include "qkgeom/report/head_groups.hpp"

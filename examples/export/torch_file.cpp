@@ -187,9 +187,7 @@ void write_torch(const std::filesystem::path& path, const torch_value& value) {
   if (bytes > 0) std::memcpy(storage.data(), p.storage().data(), bytes);
   zip.add(folder + "data/0", storage);
   zip.add(folder + "version", "3\n");
-  atomic_file file(path);
-  file.write(zip.finish());
-  file.commit();
+  write_text(path, zip.finish());
 }
 
 }  // namespace qkgeom::examples

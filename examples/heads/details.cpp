@@ -11,7 +11,6 @@
 #include "qkgeom/report/fit_report.hpp"
 #include "qkgeom/report/head_tables.hpp"
 #include "qkgeom/report/model_summary.hpp"
-#include "qkgeom/stats/quantile.hpp"
 
 namespace qkgeom::examples {
 namespace {
@@ -43,39 +42,25 @@ void add_layer(cpu_context& cpu, const layer_view<T>& rows, const layer_moments&
   }
 }
 
-/// Mean of the values that there are; NaN without any.
-class mean {
- public:
-  void add(double value) {
-    if (!std::isfinite(value)) return;
-    sum_ += value;
-    ++n_;
-  }
-  double value() const { return n_ > 0 ? sum_ / n_ : no_value; }
-
- private:
-  double sum_ = 0, n_ = 0;
-};
-
-template <class List, class Value>
-double mean_over(const List& list, const Value& value) {
-  mean m;
-  for (const auto& one : list) m.add(value(one));
-  return m.value();
+/// The mean of the finite values, or another statistic; NaN without any.
+double mean_of(std::vector<double> x, head_statistic statistic = head_statistic::mean) {
+  std::erase_if(x, [](double v) { return !std::isfinite(v); });
+  return statistic_of(statistic, x);
 }
 
+/// The same of value(one) over a list.
 template <class List, class Value>
-double median_over(const List& list, const Value& value) {
+double mean_over(const List& list, const Value& value, head_statistic statistic = head_statistic::mean) {
   std::vector<double> values;
-  for (const auto& one : list)
-    if (const double v = value(one); std::isfinite(v)) values.push_back(v);
-  return values.empty() ? no_value : quantile(std::move(values), 0.5);
+  for (const auto& one : list) values.push_back(value(one));
+  return mean_of(std::move(values), statistic);
 }
 
 std::string fit_words(const std::vector<head_fit>& fits) {
-  return "Fit: position explains " + percent(median_over(fits, [](const head_fit& f) { return f.r2_axis; })) +
+  const auto median = [&](double (*value)(const head_fit&)) { return mean_over(fits, value, head_statistic::median); };
+  return "Fit: position explains " + percent(median([](const head_fit& f) { return f.r2_axis; })) +
          " of the queries' variance along their drift; score differences are " +
-         fixed(median_over(fits, [](const head_fit& f) { return f.scores.all.ks_distance; })) +
+         fixed(median([](const head_fit& f) { return f.scores.all.ks_distance; })) +
          " from Gaussian ones (Kolmogorov-Smirnov; medians over heads)";
 }
 
@@ -92,22 +77,22 @@ std::string gap_words(const model_report& report) {
 }
 
 std::string complement_words(const std::vector<head_complement>& heads) {
-  mean planes, queries, keys, query_variance, key_variance;
+  std::vector<double> planes, queries, keys, query_variance, key_variance;
   for (const auto& h : heads) {
     double q = 0, k = 0;
     for (const auto& plane : h.complement.planes) {
-      queries.add(plane.q.active);
-      keys.add(plane.k.active);
+      queries.push_back(plane.q.active);
+      keys.push_back(plane.k.active);
       q += plane.q.active ? plane.q.variance_share : 0;
       k += plane.k.active ? plane.k.variance_share : 0;
     }
-    planes.add(static_cast<double>(h.complement.planes.size()));
-    query_variance.add(q);
-    key_variance.add(k);
+    planes.push_back(static_cast<double>(h.complement.planes.size()));
+    query_variance.push_back(q);
+    key_variance.push_back(k);
   }
-  return "Rotation planes: of " + fixed(planes.value(), 0) + " per head, queries turn with position in " +
-         percent(queries.value()) + " (" + percent(query_variance.value()) + " of their variance), keys in " +
-         percent(keys.value()) + " (" + percent(key_variance.value()) + ")";
+  return "Rotation planes: of " + fixed(mean_of(planes), 0) + " per head, queries turn with position in " +
+         percent(mean_of(queries)) + " (" + percent(mean_of(query_variance)) + " of their variance), keys in " +
+         percent(mean_of(keys)) + " (" + percent(mean_of(key_variance)) + ")";
 }
 
 std::string decay_words(const std::vector<head_decay>& heads) {
@@ -119,18 +104,18 @@ std::string decay_words(const std::vector<head_decay>& heads) {
 
 /// Plasticity under the last query bucket of keys at the context's start, and of keys right before the bucket.
 std::string table_words(const std::vector<plasticity_bucket_table>& tables) {
-  mean first, last;
+  std::vector<double> first, last;
   for (const auto& t : tables) {
     const index_t query = t.query_buckets.count() - 1;
-    first.add(t.cell(query, 0).plasticity);
+    first.push_back(t.cell(query, 0).plasticity);
     for (index_t k = t.key_buckets.count(); k-- > 0;)
       if (const auto& cell = t.cell(query, k); cell.pairs > 0) {
-        last.add(cell.plasticity);
+        last.push_back(cell.plasticity);
         break;
       }
   }
-  return "Key buckets: the last query bucket has plasticity " + fixed(first.value()) +
-         " over keys of the first bucket, " + fixed(last.value()) + " over keys right before it";
+  return "Key buckets: the last query bucket has plasticity " + fixed(mean_of(first)) +
+         " over keys of the first bucket, " + fixed(mean_of(last)) + " over keys right before it";
 }
 
 std::string term_words(const model_report& report) {
@@ -163,7 +148,7 @@ line_figure decay_figure(const model_report& report, const std::vector<head_deca
   const bool both = has_both_kinds(report);
   for (const bool rope : {true, false}) {
     line_figure::group found, bound;
-    std::vector<mean> found_mean(f.x.size()), bound_mean(f.x.size());
+    std::vector<std::vector<double>> found_mean(f.x.size()), bound_mean(f.x.size());
     for (std::size_t h = 0; h < heads.size(); ++h) {
       if (report.heads[h].rope != rope) continue;
       auto& trace = found.traces.emplace_back(f.x.size(), std::nan(""));
@@ -171,16 +156,16 @@ line_figure decay_figure(const model_report& report, const std::vector<head_deca
       for (const decay_bucket& bucket : heads[h].decay.pooled.buckets) {  // those with a query model
         while (report.buckets.start(static_cast<index_t>(b)) != bucket.start) ++b;
         trace[b] = bucket.plasticity.value;
-        found_mean[b].add(bucket.plasticity.value);
-        bound_mean[b].add(bucket.promised.value);
+        found_mean[b].push_back(bucket.plasticity.value);
+        bound_mean[b].push_back(bucket.promised.value);
       }
     }
     if (found.traces.empty()) continue;
     const std::string kind = both ? rope ? "RoPE: " : "NoPE: " : "";
     found.name = kind + "mean of " + counted(found.traces.size(), "head");
     bound.name = kind + "bound";
-    for (const auto& m : found_mean) found.mean.push_back(m.value());
-    for (const auto& m : bound_mean) bound.mean.push_back(m.value());
+    for (const auto& m : found_mean) found.mean.push_back(mean_of(m));
+    for (const auto& m : bound_mean) bound.mean.push_back(mean_of(m));
     found.line = bound.line = rope ? rope_colour : nope_colour;
     bound.dashed = true;
     f.groups.push_back(std::move(found));

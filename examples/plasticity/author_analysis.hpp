@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "examples/common/cli.hpp"
-#include "examples/common/command_line.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/core/config.hpp"
 #include "qkgeom/model/component_weights.hpp"
 #include "qkgeom/model/fit_checks.hpp"
 #include "qkgeom/report/analyse.hpp"
@@ -87,12 +84,10 @@ pair_problem author_problem(const query_model& model);
 
 }  // namespace detail
 
-/// Options of `plasticity --preset attention-plasticity`; defaults are that tool's.
+/// Options of `plasticity --preset attention-plasticity`.
 struct preset_arguments {
   std::string name;  ///< empty: no preset
-  double alpha = 0.01;
-  index_t max_tokens = 50000;
-  index_t max_dimensions = 64;
+  author_options tool{};
 };
 
 /// --preset, --alpha, --max-tokens and --max-dims; only a preset reads the last three.

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "examples/common/outputs.hpp"
-#include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/program.hpp"
 
 namespace qkgeom::examples {
@@ -46,15 +45,15 @@ void add_preset_arguments(command_line& app, preset_arguments& preset) {
                   .one_of({"attention-plasticity"});
   for (const char* other : {"--covariance", "--pairs", "--query-position", "--precision", "--across-examples"})
     name.excludes(app.get_option(other));
-  app.add_option("--alpha", preset.alpha, "With --preset: level of the Kolmogorov-Smirnov tests")
+  app.add_option("--alpha", preset.tool.alpha, "With --preset: level of the Kolmogorov-Smirnov tests")
       .in_range(0.0, 1.0)
       .shows_default()
       .needs(name);
-  app.add_option("--max-tokens", preset.max_tokens, "With --preset: most queries or keys used of a head; 0: all")
+  app.add_option("--max-tokens", preset.tool.most_tokens, "With --preset: most queries or keys used of a head; 0: all")
       .not_negative()
       .shows_default()
       .needs(name);
-  app.add_option("--max-dims", preset.max_dimensions, "With --preset: most coordinates tested of a head; 0: all")
+  app.add_option("--max-dims", preset.tool.most_dimensions, "With --preset: most coordinates tested of a head; 0: all")
       .not_negative()
       .shows_default()
       .needs(name);
@@ -70,12 +69,9 @@ void run_preset(const arguments& a, const preset_arguments& preset) {
   const index_t n = manifest.query_heads();
   require(n > 0, a.captures.at(0).string(), ": this capture holds no query head");
   progress bar("Analysing", n, "heads");
-  const auto heads = author_analysis(cpu, source, grid.edges,
-                                     {.alpha = preset.alpha,
-                                      .most_tokens = preset.max_tokens,
-                                      .most_dimensions = preset.max_dimensions,
-                                      .seed = a.seed},
-                                     [&](index_t done) { bar.add(done); });
+  auto tool = preset.tool;
+  tool.seed = a.seed;
+  const auto heads = author_analysis(cpu, source, grid.edges, tool, [&](index_t done) { bar.add(done); });
   bar.done();
   output_folder folder(a.out, a.figures);
   folder.write("head_metrics.csv", head_metrics_table(heads));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Attention plasticity of every head of a capture: how often two queries would order a pair of keys differently.
-#include "examples/common/cli.hpp"
 #include "examples/common/outputs.hpp"
 #include "examples/common/terminal.hpp"
 #include "examples/plasticity/author_analysis.hpp"

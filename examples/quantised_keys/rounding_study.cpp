@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "examples/quantised_keys/rounding_study.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -200,19 +196,17 @@ void write_conditions(output_folder& out, const rounding_study& found) {
     for (std::size_t i = 0; i < found.heads.size(); ++i)
       for (index_t q = 0; q < model.n_query_heads; ++q)
         if (key_head_of(q, model.n_query_heads, model.n_key_heads) == found.heads[i].k_head)
-          changes.push_back(
-              {{"head", fmt::format("{}.{}", found.heads[i].layer, q)}, {"keys_as", name_of(type_of(i))}});
+          changes.push_back({{"head", std::to_string(found.heads[i].layer) + "." + std::to_string(q)},
+                             {"keys_as", name_of(type_of(i))}});
     conditions.push_back({{"name", name}, {"changes", std::move(changes)}});
   };
   for (const cache_type t : found.types)
     condition("uniform-" + std::string(name_of(t)), [&](std::size_t) { return t; });
   for (const auto& b : found.budgets) {
-    condition(fmt::format("table-{}", b.budget), [&](std::size_t i) { return b.chosen.type[i]; });
-    condition(fmt::format("shuffled-{}", b.budget), [&](std::size_t i) { return b.shuffled[i]; });
+    condition("table-" + qkgeom::number_text(b.budget), [&](std::size_t i) { return b.chosen.type[i]; });
+    condition("shuffled-" + qkgeom::number_text(b.budget), [&](std::size_t i) { return b.shuffled[i]; });
   }
-  atomic_file file(out.table("conditions.json"));
-  file.write(nlohmann::json{{"conditions", std::move(conditions)}}.dump(1) + "\n");
-  file.commit();
+  write_text(out.table("conditions.json"), nlohmann::json{{"conditions", std::move(conditions)}}.dump(1) + "\n");
 }
 
 scatter_figure figure_of(const rounding_study& found) {
@@ -280,8 +274,7 @@ void print_budgets(printer& out, const rounding_study& found) {
   table t({"budget"}, columns);
   const auto heads = static_cast<double>(found.heads.size());
   for (const auto& b : found.budgets) {
-    std::vector<std::string> cells{fmt::format("{}", b.budget), fixed(b.chosen.bits, 2),
-                                   fixed(b.chosen.cost / heads, 4)};
+    std::vector<std::string> cells{number_text(b.budget), fixed(b.chosen.bits, 2), fixed(b.chosen.cost / heads, 4)};
     std::string uniform = "-";
     for (std::size_t i = 0; i < found.types.size(); ++i) {
       cells.push_back(std::to_string(std::count(b.chosen.type.begin(), b.chosen.type.end(), found.types[i])));

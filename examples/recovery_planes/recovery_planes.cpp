@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Which planes of a rotary embedding make plasticity dip and rise again? Llama 3.1's embedding at 128K tokens, on heads
 // whose queries and keys have a mean in one plane alone and depend on position by nothing but the rotation.
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <numbers>
-#include <vector>
 
 #include "examples/common/cli.hpp"
 #include "qkgeom/backend/cpu_context.hpp"

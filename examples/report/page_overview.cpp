@@ -40,12 +40,6 @@ colour colour_of(double x) {
   return style::blend(stops[i], stops[i + 1], at - static_cast<double>(i));
 }
 
-std::string css(colour c) {
-  char text[8];
-  std::snprintf(text, sizeof text, "#%06x", c);
-  return text;
-}
-
 /// Plasticity under each query model by the middle of its query bucket: [x, value, standard error].
 json profiles_of(const head_report& h) {
   json all = json::object();
@@ -98,7 +92,7 @@ std::string map_html(const model_report& report) {
       s += (layer ? "</tr>\n" : "") + std::string("<tr><th scope=\"row\">") + std::to_string(h.layer) + "</th>";
     layer = h.layer;
     const double ap = h.summaries.empty() ? NAN : h.summaries[0].overall.value;
-    s += "<td><a href=\"#head-" + short_name(h) + "\" style=\"background:" + css(colour_of(ap)) + "\" title=\"" +
+    s += "<td><a href=\"#head-" + short_name(h) + "\" style=\"background:" + style::hex(colour_of(ap)) + "\" title=\"" +
          head_name(h) + ": AP " + fixed(ap, 3) + "\" aria-label=\"" + head_name(h) + ": plasticity " + fixed(ap, 3) +
          "\"></a></td>";
   }
@@ -145,7 +139,7 @@ std::string head_data(const analysed& a) {
     heads.push_back(std::move(head));
   }
   json colours = json::array();
-  for (const colour c : style::colours_of(colour_scale::sequential)) colours.push_back(css(c));
+  for (const colour c : style::colours_of(colour_scale::sequential)) colours.push_back(style::hex(c));
   return json{{"context", a.report.context_length}, {"colours", colours}, {"heads", heads}}.dump();
 }
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "examples/what_if/predictions.hpp"
 
-#include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "examples/common/figures/head_cells.hpp"
 #include "examples/common/figures/head_figures.hpp"
@@ -11,7 +9,6 @@
 #include "examples/common/terminal.hpp"
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/io/program.hpp"
-#include "qkgeom/io/what_if.hpp"
 #include "qkgeom/report/columns.hpp"
 #include "qkgeom/stats/association.hpp"
 #include "qkgeom/stats/interval.hpp"

@@ -2,9 +2,9 @@
 // Figures whose marks are cells: maps of layers and heads, and the heatmap over two distances.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "examples/common/figures/figure_style.hpp"
+#include "examples/common/table.hpp"
 #include "qkgeom/core/error.hpp"
 
 namespace qkgeom::examples {
@@ -21,14 +21,6 @@ std::string tics_of(const char* axis_name, const std::vector<std::string>& label
   for (std::size_t i = 0; i < labels.size(); i += step)
     s += (i > 0 ? ", " : "") + quoted_tic(style::shortened(labels[i])) + " " + std::to_string(i);
   return s + ")\n";
-}
-
-std::string cell_number(double value, int digits) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  std::string s = text;
-  if (s.find_first_not_of("-0.") == std::string::npos && s[0] == '-') s.erase(0, 1);
-  return s;
 }
 
 struct panel_data {
@@ -53,7 +45,7 @@ panel_data data_of(const map_figure& figure, std::size_t index) {
     data.cells.row(x, y, v);
     const double share = (v - figure.low) / (figure.high - figure.low);
     auto& numbers = wants_white_text(figure.scale, share) ? data.light_numbers : data.dark_numbers;
-    numbers.row(x, y, cell_number(v, figure.digits));
+    numbers.row(x, y, fixed(v, figure.digits));
   }
   return data;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "examples/common/figures/figure_style.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -9,14 +8,17 @@
 
 namespace qkgeom::examples::style {
 
-std::string rgb(colour c, double opacity) {
-  char text[24];
-  const unsigned alpha = static_cast<unsigned>(std::lround(255 * (1 - opacity)));
-  if (alpha == 0)
-    std::snprintf(text, sizeof text, "rgb '#%06x'", c);
+std::string hex(colour c, unsigned alpha) {
+  char text[12];
+  if (alpha > 0)
+    std::snprintf(text, sizeof text, "#%02x%06x", alpha, c);
   else
-    std::snprintf(text, sizeof text, "rgb '#%02x%06x'", alpha, c);
+    std::snprintf(text, sizeof text, "#%06x", c);
   return text;
+}
+
+std::string rgb(colour c, double opacity) {
+  return "rgb '" + hex(c, static_cast<unsigned>(std::lround(255 * (1 - opacity)))) + "'";
 }
 
 colour blend(colour a, colour b, double share) {
@@ -96,11 +98,7 @@ std::vector<colour> colours_of(colour_scale scale) {
 std::string palette_of(colour_scale scale) {
   std::string s;
   int place = 0;
-  for (const colour c : colours_of(scale)) {
-    char text[24];
-    std::snprintf(text, sizeof text, "%d '#%06x'", place++, c);
-    s += (s.empty() ? "" : ", ") + std::string(text);
-  }
+  for (const colour c : colours_of(scale)) s += (s.empty() ? "" : ", ") + std::to_string(place++) + " '" + hex(c) + "'";
   return "set palette defined (" + s + ")\n";
 }
 

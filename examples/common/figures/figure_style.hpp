@@ -12,6 +12,8 @@ namespace qkgeom::examples::style {
 
 inline constexpr colour ink = 0x262626, faint_ink = 0x666666, rule = 0xe4e4e4, axis = 0xa6a6a6, null_cell = 0xe2e2e2;
 
+/// "#rrggbb", or with `alpha` above 0 (255: transparent) "#aarrggbb".
+std::string hex(colour c, unsigned alpha = 0);
 /// "rgb '#rrggbb'", or with `opacity` below 1 "rgb '#aarrggbb'".
 std::string rgb(colour c, double opacity = 1);
 

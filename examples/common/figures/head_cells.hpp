@@ -16,10 +16,10 @@ namespace qkgeom::examples {
 inline constexpr double no_value = std::numeric_limits<double>::quiet_NaN();
 inline constexpr colour rope_colour = palette::blue, nope_colour = palette::vermilion;
 
-inline bool has_both_kinds(const model_report& report) {
-  const auto rope =
-      std::count_if(report.heads.begin(), report.heads.end(), [](const head_report& h) { return h.rope; });
-  return rope > 0 && rope < static_cast<std::ptrdiff_t>(report.heads.size());
+/// Whether some heads of a report have a rotary embedding and some have none.
+template <class Report>
+bool has_both_kinds(const Report& report) {
+  return head_groups(report.heads).size() > 1;
 }
 
 /// The brief forms of the report's notes, each after a comma.
@@ -60,9 +60,7 @@ inline std::vector<double> cells_of(const std::vector<head_place>& places, map_f
   f.rows.clear();
   f.columns.clear();
   std::map<index_t, std::size_t> row;
-  const auto is_rope = [](const auto& layer) { return layer.second; };
-  const bool both =
-      std::any_of(layers.begin(), layers.end(), is_rope) && !std::all_of(layers.begin(), layers.end(), is_rope);
+  const bool both = head_groups(places).size() > 1;
   for (const auto& [layer, rope] : layers) {
     row[layer] = f.rows.size();
     f.rows.push_back((both && !rope ? "NoPE " : "") + std::to_string(layer));
@@ -75,8 +73,8 @@ inline std::vector<double> cells_of(const std::vector<head_place>& places, map_f
 }
 
 /// Does the same for the heads of a report and value(h).
-template <class Value>
-std::vector<double> cells_of(const model_report& report, map_figure& f, const Value& value) {
+template <class Report, class Value>
+std::vector<double> cells_of(const Report& report, map_figure& f, const Value& value) {
   std::vector<head_place> places;
   std::vector<double> values;
   for (const auto& h : report.heads) {

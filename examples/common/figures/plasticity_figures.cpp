@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Figures of a report's profiles and heatmaps.
-#include <cmath>
 
 #include "examples/common/figures/head_cells.hpp"
 #include "examples/common/numbers/head_values.hpp"

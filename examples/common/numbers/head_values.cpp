@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "qkgeom/report/columns.hpp"
-#include "qkgeom/report/head_groups.hpp"
 
 namespace qkgeom::examples {
 

@@ -2,7 +2,6 @@
 // analyse() of arrays, and the steps behind it. Each of the library's templates is instantiated here alone.
 #include <nanobind/stl/variant.h>
 #include <cmath>
-#include <cstring>
 #include <exception>
 
 #include "arguments.hpp"

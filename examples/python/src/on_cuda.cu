@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <optional>
-#include <utility>
 
 #include "qkgeom/backend/cuda_context.cuh"
 #include "qkgeom/report/analyse_layer.hpp"

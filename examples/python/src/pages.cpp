@@ -37,11 +37,7 @@ nb::dict figure_dict(const char* kind, const figures::figure_text& text, const I
                  items...);
 }
 
-std::string text_of(figures::colour c) {
-  char text[8];
-  std::snprintf(text, sizeof text, "#%06x", c);
-  return text;
-}
+std::string text_of(figures::colour c) { return figures::style::hex(c); }
 
 /// matplotlib's name of the shape.
 const char* text_of(figures::marker shape) {

@@ -5,7 +5,6 @@
 
 #include <nanobind/nanobind.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
