@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Tables of several models side by side.
-#include <cmath>
-
+#include "examples/common/numbers/associations.hpp"
 #include "examples/common/numbers/learned.hpp"
 #include "examples/compare/models.hpp"
 #include "qkgeom/report/columns.hpp"
@@ -112,48 +111,16 @@ void write_rope_nope(output_folder& out, const std::vector<compared_model>& mode
 
 /// A row per score, headline number and coefficient, over the models that have both.
 void write_scores(output_folder& out, const std::vector<compared_model>& models, const model_choices& choices) {
-  struct row {
-    std::string score, number;
-    std::string_view kind;
-    permutation_test test;
-    bootstrap_interval interval;
-    leave_one_out_range range;
-    std::string without_low{}, without_high{};
-  };
-  table_columns<row> c;
-  c.add("score", "column of the file of scores", &row::score);
-  c.add("number", "name of a number of models.csv, of all heads", &row::number);
-  c.add("kind", "coefficient: `pearson`, `spearman`, `kendall`", &row::kind);
-  c.of(&row::test)
-      .add("n", "number of models", &permutation_test::n)
-      .add("estimate", "value of the coefficient", &permutation_test::estimate)
-      .add("p", "two-sided permutation p", &permutation_test::p)
-      .add("p_standard_error", "standard error of p; 0 if all orders were taken", &permutation_test::standard_error)
-      .add("orders", "number of orders: all up to nine models, else drawn", &permutation_test::arrangements);
-  c.add("low", "lower end of the 95 % interval, bootstrap over models", [](auto& r) { return r.interval.low; });
-  c.add("high", "upper end of the 95 % interval", [](auto& r) { return r.interval.high; });
-  c.add("leave_one_out_low", "smallest coefficient as each model is left out", [](auto& r) { return r.range.low; });
-  c.add("without_low", "model that is missing there", &row::without_low);
-  c.add("leave_one_out_high", "largest coefficient as each model is left out", [](auto& r) { return r.range.high; });
-  c.add("without_high", "model that is missing there", &row::without_high);
+  table_columns<score_association> c;
+  c.add("score", "column of the file of scores", &score_association::score);
+  c.add("number", "name of a number of models.csv, of all heads", &score_association::number);
+  add_association(c);
   out.write("scores.csv", std::move(c).with_rows([&](const auto& f) {
     for (const auto& score : choices.scores)
       for (const auto& number : models.at(0).groups.at(0).numbers) {
         const auto r = rows_with(models, number.name, score);
         if (r.x.size() < 3) continue;
-        for (const auto kind : {association::pearson, association::spearman, association::kendall}) {
-          row one{score.name,
-                  number.name,
-                  name_of(kind),
-                  test_association(kind, r.x, r.y, {.seed = choices.seed}),
-                  bootstrap_association(kind, r.x, r.y, {.seed = choices.seed}),
-                  leave_one_out(kind, r.x, r.y)};
-          if (!std::isnan(one.range.low)) {
-            one.without_low = r.labels[one.range.low_without];
-            one.without_high = r.labels[one.range.high_without];
-          }
-          f(one);
-        }
+        for (const auto& a : associations_of(number.name, score.name, r.x, r.y, r.labels, choices.seed)) f(a);
       }
   }));
 }

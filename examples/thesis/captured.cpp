@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Claims about heads, from captures of the thesis' models.
-#include "examples/thesis/claims.hpp"
-
 #include <algorithm>
-#include <filesystem>
 
 #include "examples/common/figures/head_figures.hpp"
 #include "examples/common/numbers/recovery.hpp"
-#include "examples/common/outputs.hpp"
+#include "examples/thesis/thesis.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/capture_set.hpp"
 
@@ -16,11 +13,7 @@ namespace {
 
 const std::vector<std::string> recovering_models{"llama3.1-8b", "llama3.2-11b"};
 
-bool recovers_in_thesis(const std::string& model) {
-  return std::find(recovering_models.begin(), recovering_models.end(), model) != recovering_models.end();
-}
-
-/// Returns the members of `models` that are captured.
+/// The members of a list of models that are captured.
 struct captured_part {
   std::vector<const captured_model*> models;
   std::size_t wanted = 0, heads = 0;
@@ -43,16 +36,15 @@ struct captured_part {
 
 captured_part captured_of(const published& p, const std::vector<std::string>& models) {
   captured_part part{.models = {}, .wanted = models.size(), .missing = {}};
-  const std::vector<captured_model> none;
-  const auto& captures = p.captures ? *p.captures : none;
   for (const auto& name : models) {
-    const auto at = std::find_if(captures.begin(), captures.end(), [&](const auto& c) { return c.name == name; });
-    if (at == captures.end()) {
+    const captured_model* found = nullptr;
+    if (p.captures)
+      for (const auto& c : *p.captures)
+        if (c.name == name) found = &c;
+    if (found)
+      part.models.push_back(found), part.heads += found->report.heads.size();
+    else
       part.missing += (part.missing.empty() ? "" : ", ") + name;
-      continue;
-    }
-    part.models.push_back(&*at);
-    part.heads += at->report.heads.size();
   }
   return part;
 }
@@ -106,7 +98,7 @@ std::vector<captured_model> read_captures(const std::vector<std::string>& captur
     analysis_options options;
     options.covariances = {covariance_kind::diagonal};
     options.empirical = false;
-    options.plasticity = recovers_in_thesis(name);
+    options.plasticity = std::ranges::find(recovering_models, name) != recovering_models.end();
     models.push_back({name, analyse_capture(one, options).report});
   }
   return models;

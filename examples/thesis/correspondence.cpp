@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Associations of scores by length with profiles, the share that length explains, and effective lengths.
-#include "examples/thesis/correspondence.hpp"
-
 #include <algorithm>
+#include <cmath>
 
-#include "examples/thesis/profiles.hpp"
-#include "qkgeom/io/csv.hpp"
+#include "examples/thesis/thesis.hpp"
 #include "qkgeom/stats/resampling.hpp"
 
 namespace qkgeom::examples::thesis {
@@ -62,35 +60,33 @@ correspondence correspond(const published& p, const length_scores& scores, const
   return c;
 }
 
-/// The longest of ascending lengths up to which every value is at or above a threshold; NaN if the first is below.
-double effective(const std::vector<double>& length, const std::vector<double>& value, double threshold) {
-  double reached = unknown;
-  for (std::size_t i = 0; i < length.size() && value[i] >= threshold; ++i) reached = length[i];
-  return reached;
-}
-
-/// The effective lengths for an absolute threshold and for shares of the first value; lengths ascend.
-effective_length lengths_above(const std::string& what, const std::string& name, const std::vector<double>& length,
-                               const std::vector<double>& value, double absolute, const std::vector<double>& shares) {
-  effective_length e{what, name, {}};
+/// Adds the longest of ascending lengths up to which every value is at or above a threshold: an absolute one, and
+/// shares of the first value.
+void add_lengths(std::vector<effective_length>& rows, const std::string& what, const std::string& name,
+                 const std::vector<double>& length, const std::vector<double>& value, double absolute) {
   const auto add = [&](const std::string& words, double threshold) {
-    const double tokens = effective(length, value, threshold);
-    e.limits.push_back({words, tokens, tokens == length.back()});
+    double tokens = unknown;
+    for (std::size_t i = 0; i < length.size() && value[i] >= threshold; ++i) tokens = length[i];
+    rows.push_back({what, name, words, tokens, tokens == length.back()});
   };
   add("absolute " + significant(absolute, absolute < 1 ? 2 : 3), absolute);
-  for (const double share : shares) add("relative " + significant(share, 1), share * value.front());
-  return e;
+  for (const double share : {0.9, 0.8}) add("relative " + significant(share, 1), share * value.front());
+}
+
+/// The scores by length of the measured models, then of the reference models.
+std::vector<length_scores> all_scores(const published& p) {
+  auto scores = p.measured;
+  scores.insert(scores.end(), p.references.begin(), p.references.end());
+  return scores;
 }
 
 }  // namespace
 
 std::vector<correspondence> correspondences(const published& p) {
-  auto scores = p.measured;
-  scores.insert(scores.end(), p.references.begin(), p.references.end());
   const auto models = profiles_of(p);
   std::vector<correspondence> rows;
   for (const char* positions : {"half", "end"})
-    for (const auto& s : scores)
+    for (const auto& s : all_scores(p))
       for (const auto& m : models)
         if (const auto c = correspond(p, s, m, positions); c.n >= 3) rows.push_back(c);
   return rows;
@@ -103,10 +99,10 @@ std::vector<length_decline> length_declines(const published& p, const std::strin
     if (s.benchmark != benchmark) continue;
     const auto& m = *std::find_if(models.begin(), models.end(), [&](const auto& one) { return one.name == s.model; });
     const double first = matched(p, s, 0, m, "half");
-    length_decline d{s.model};
+    length_decline d;
     for (std::size_t i = 1; i < s.length.size(); ++i)
       if (const double v = matched(p, s, i, m, "half"); !std::isnan(v))
-        d = {s.model, 1 - s.score[i] / s.score[0], 1 - v / first};
+        d = {1 - s.score[i] / s.score[0], 1 - v / first};
     rows.push_back(d);
   }
   return rows;
@@ -114,37 +110,46 @@ std::vector<length_decline> length_declines(const published& p, const std::strin
 
 std::vector<effective_length> effective_lengths(const published& p, const effective_options& options) {
   std::vector<effective_length> rows;
-  auto scores = p.measured;
-  scores.insert(scores.end(), p.references.begin(), p.references.end());
-  for (const auto& s : scores)
-    rows.push_back(lengths_above(s.benchmark + " score", s.model, s.length, s.score,
-                                 s.benchmark == "RULER" ? options.ruler : options.longbench, options.shares));
+  for (const auto& s : all_scores(p))
+    add_lengths(rows, s.benchmark + " score", s.model, s.length, s.score,
+                s.benchmark == "RULER" ? options.ruler : options.longbench);
   for (const auto& m : profiles_of(p)) {
     std::vector<double> deciles;
     for (std::size_t i = 1; i <= m.deciles.size(); ++i)
       deciles.push_back(std::round(m.captured * static_cast<double>(i) / 10));
     if (!std::isnan(m.bins.front()))
-      rows.push_back(
-          lengths_above("profile by length bin", m.name, m.ends, m.bins, options.plasticity, options.shares));
-    rows.push_back(lengths_above("profile by decile", m.name, deciles, m.deciles, options.plasticity, options.shares));
+      add_lengths(rows, "profile by length bin", m.name, m.ends, m.bins, options.plasticity);
+    add_lengths(rows, "profile by decile", m.name, deciles, m.deciles, options.plasticity);
   }
   return rows;
 }
 
-void write_correspondences(const std::filesystem::path& file, const std::vector<correspondence>& rows) {
-  csv_writer csv(file, {"benchmark", "scores_of", "profile_of", "own", "positions", "lengths", "pearson", "spearman",
-                        "spearman_p", "score_with_log_length", "profile_with_log_length", "pearson_given_log_length"});
-  for (const auto& c : rows)
-    csv.row(c.benchmark, c.scores_of, c.profile_of, c.scores_of == c.profile_of, c.positions, c.n, c.pearson,
-            c.spearman, c.spearman_p, c.score_with_length, c.profile_with_length, c.partial);
-  csv.commit();
+qkgeom::table correspondence_table(const std::vector<correspondence>& rows) {
+  using row = correspondence;
+  table_columns<row> c;
+  c.add("benchmark", "LongBench-Pro or RULER", &row::benchmark);
+  c.add("scores_of", "model that has the scores", &row::scores_of);
+  c.add("profile_of", "model that has the profile", &row::profile_of);
+  c.add("own", "1: both are of one model", [](auto& r) { return r.scores_of == r.profile_of; });
+  c.add("positions", "`half`: plasticity at [l/2, l); `end`: in the decile that ends at l", &row::positions);
+  c.add("lengths", "number of lengths l that have both", &row::n);
+  c.add("pearson", "Pearson's r of score and plasticity over lengths", &row::pearson);
+  c.add("spearman", "Spearman's rank correlation of both", &row::spearman);
+  c.add("spearman_p", "exact two-sided p of spearman", &row::spearman_p);
+  c.add("score_with_log_length", "Pearson's r of score and log2 l", &row::score_with_length);
+  c.add("profile_with_log_length", "Pearson's r of plasticity and log2 l", &row::profile_with_length);
+  c.add("pearson_given_log_length", "partial r of score and plasticity, log2 l taken out", &row::partial);
+  return std::move(c).with_rows(rows);
 }
 
-void write_effective_lengths(const std::filesystem::path& file, const std::vector<effective_length>& rows) {
-  csv_writer csv(file, {"what", "model", "threshold", "tokens", "open"});
-  for (const auto& e : rows)
-    for (const auto& limit : e.limits) csv.row(e.what, e.model, limit.threshold, limit.tokens, limit.open);
-  csv.commit();
+qkgeom::table effective_table(const std::vector<effective_length>& rows) {
+  using row = effective_length;
+  table_columns<row> c;
+  c.add("what", "scores of a benchmark, or a profile", &row::what).add("model", "name of the model", &row::model);
+  c.add("threshold", "`absolute` value, or `relative`: share of the value at the shortest length", &row::threshold);
+  c.add("tokens", "longest length up to which all values reach it; empty: the first does not", &row::tokens);
+  c.add("open", "1: the value at the longest length reaches it too", &row::open);
+  return std::move(c).with_rows(rows);
 }
 
 void print_correspondences(printer& out, const published& p, const std::vector<correspondence>& rows) {
@@ -176,12 +181,11 @@ void print_correspondences(printer& out, const published& p, const std::vector<c
 void print_effective_lengths(printer& out, const std::vector<effective_length>& rows) {
   out.heading("Effective length, tokens (> : not below the threshold at the longest length measured)");
   table t({"of", "model"}, {"absolute", "90 %", "80 %"});
-  for (const auto& e : rows) {
-    std::vector<std::string> cells{e.what, e.model};
-    for (const auto& limit : e.limits)
-      cells.push_back(std::isnan(limit.tokens) ? "none" : (limit.open ? "> " : "") + length_words(limit.tokens));
-    t.row(cells);
-  }
+  const auto words = [](const effective_length& e) {
+    return std::isnan(e.tokens) ? "none" : (e.open ? "> " : "") + length_words(e.tokens);
+  };
+  for (std::size_t i = 0; i + 2 < rows.size(); i += 3)
+    t.row({rows[i].what, rows[i].model, words(rows[i]), words(rows[i + 1]), words(rows[i + 2])});
   out.print(t);
 }
 

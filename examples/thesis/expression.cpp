@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Reads and evaluates the expressions of claims.csv and definitions.csv in one pass. data/README.md describes them.
-#include "examples/thesis/expression.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -9,6 +8,7 @@
 #include <numeric>
 
 #include "examples/common/table.hpp"
+#include "examples/thesis/published.hpp"
 #include "qkgeom/core/error.hpp"
 
 namespace qkgeom::examples::thesis {

@@ -3,7 +3,7 @@
 
 #include "examples/common/figures/figure.hpp"
 #include "examples/common/figures/figure_style.hpp"
-#include "examples/thesis/outputs.hpp"
+#include "examples/thesis/thesis.hpp"
 #include "qkgeom/stats/resampling.hpp"
 
 namespace qkgeom::examples::thesis {

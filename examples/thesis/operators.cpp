@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include "examples/thesis/expression.hpp"
+#include "examples/thesis/published.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <map>
 #include <numeric>
 
-#include "examples/thesis/profiles.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/stats/association.hpp"
 #include "qkgeom/stats/resampling.hpp"
@@ -88,6 +86,13 @@ reals counting(std::size_t n) {
 double deviation_over_mean(const reals& x) {
   const auto shape = shape_of(x);
   return shape.deviation / shape.mean;
+}
+
+/// The largest rise from one entry to the next; 0 if none rises.
+double largest_rise(const reals& profile) {
+  double rise = 0;
+  for (std::size_t i = 1; i < profile.size(); ++i) rise = std::max(rise, profile[i] - profile[i - 1]);
+  return rise;
 }
 
 /// Means over neighbouring rows of one name: the heads of each model.

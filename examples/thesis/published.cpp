@@ -5,10 +5,9 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <numeric>
 
 #include "examples/common/table.hpp"
-#include "examples/thesis/expression.hpp"
-#include "examples/thesis/profiles.hpp"
 #include "qkgeom/core/error.hpp"
 #include "qkgeom/io/csv.hpp"
 
@@ -207,6 +206,38 @@ const named_table* published::table(std::string_view name) const {
 const std::string* published::definition(std::string_view name) const {
   const auto found = definitions_.find(name);
   return found == definitions_.end() ? nullptr : &found->second;
+}
+
+double mean(const std::vector<double>& x) {
+  return std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size());
+}
+
+decile_recovery recovery_of(const std::vector<double>& d) {
+  require(d.size() == 10, "a recovery is of ten deciles, not ", d.size());
+  decile_recovery r;
+  r.peak = std::max_element(d.begin() + 5, d.begin() + 9) - d.begin();
+  const auto peak = d.begin() + static_cast<std::ptrdiff_t>(r.peak);
+  r.dip = std::min_element(d.begin() + 3, peak) - d.begin();
+  r.rise = d[r.peak] - d[r.dip];
+  r.fall = d[r.peak] - *std::min_element(peak + 1, d.end());
+  return r;
+}
+
+double decile_mean(const std::vector<double>& deciles, double length, double from, double to) {
+  double sum = 0, weight = 0;
+  for (std::size_t i = 0; i < deciles.size(); ++i) {
+    const double low = length * static_cast<double>(i) / 10, high = length * static_cast<double>(i + 1) / 10;
+    const double overlap = std::max(0.0, std::min(high, to) - std::max(low, from));
+    sum += overlap * deciles[i];
+    weight += overlap;
+  }
+  return weight > 0 ? sum / weight : unknown;
+}
+
+double decile_ending(const std::vector<double>& deciles, double length, double end) {
+  if (end > length || deciles.empty()) return unknown;
+  const auto i = static_cast<std::size_t>(std::ceil(10 * end / length - 1e-9)) - 1;
+  return deciles[std::min<std::size_t>(i, 9)];
 }
 
 double printed_number(std::string_view text, std::string_view where) {

@@ -11,6 +11,8 @@
 namespace qkgeom::examples::thesis {
 
 inline constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+/// Two means printed with three decimals may differ by this much from rounding alone.
+inline constexpr double printed_step = 0.001;
 
 /// A column of a table, as printed or as numbers; empty texts and NaN are unknown.
 struct table_column {
@@ -30,6 +32,36 @@ struct named_table {
   std::map<std::string, table_column, std::less<>> columns{};
 };
 
+/// Rows of a table in an order.
+struct table_rows {
+  const named_table* table = nullptr;
+  std::vector<std::size_t> index{};
+};
+
+/// The value of an expression: rows of a table, or by row a number, a condition (1, 0 or unknown) or a text.
+struct value {
+  enum class kind { numbers, condition, texts, rows };
+  kind is = kind::numbers;
+  std::vector<std::string> names{};    ///< of the rows; empty: no row, one value
+  std::vector<std::string> entries{};  ///< of a profile, whose rows have several numbers
+  std::vector<double> numbers{};       ///< row by row; NaN: unknown
+  std::vector<std::string> texts{};
+  table_rows rows{};
+
+  std::size_t width() const { return entries.empty() ? 1 : entries.size(); }
+  std::size_t height() const { return is == kind::texts ? texts.size() : numbers.size() / width(); }
+  /// Names number i: its row, its entry of a profile, or both.
+  std::string name_of(std::size_t i) const;
+};
+
+/// Applies the operator called `name`, such as mean or spearman. Throws `error` if there is none, or on arguments that
+/// it does not take.
+value apply_operator(std::string_view name, const std::vector<value>& arguments);
+
+/// Combines numbers by + - * / < <= > >= = != ~ "and" "or", row by row and entry by entry; one value goes with all.
+/// Compares texts by = and !=, where '...*' stands for all that begin so.
+value combine(std::string_view sign, const value& left, const value& right);
+
 /// Scores of one model on one benchmark by document length, with the plasticity printed beside them.
 struct length_scores {
   std::string benchmark, model;
@@ -37,7 +69,6 @@ struct length_scores {
 };
 
 struct captured_model;
-struct value;
 
 /// The tables of the thesis and its notes, which expressions read; data/README.md describes their language.
 class published {
@@ -73,6 +104,23 @@ class published {
   std::map<std::string, named_table, std::less<>> tables_{};
   std::map<std::string, std::string, std::less<>> definitions_{};
 };
+
+double mean(const std::vector<double>& x);
+
+/// Recovery (6.2.1) of a profile of ten deciles: the peak is the largest decile in 50-90 % of the context, the dip the
+/// smallest between 30 % and the peak, the end the smallest after the peak.
+struct decile_recovery {
+  double rise = 0, fall = 0;
+  std::size_t dip = 0, peak = 0;  ///< deciles, from 0
+
+  bool shows(double threshold) const { return rise > threshold && fall > threshold; }
+};
+decile_recovery recovery_of(const std::vector<double>& deciles);
+
+/// Mean of the deciles over [from, to) tokens of a context of `length` tokens, weighted by overlap.
+double decile_mean(const std::vector<double>& deciles, double length, double from, double to);
+/// The decile that holds the positions just below `end`; the published tables call it the bucket that ends there.
+double decile_ending(const std::vector<double>& deciles, double length, double end);
 
 /// Parses a printed number; drops the footnote star and "~", "+", "%", "x". Empty is NaN. Throws `error` naming
 /// `where`.

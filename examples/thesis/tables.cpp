@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The thesis' tables, recomputed from the published numbers, and associations of metrics with scores over models,
 // pooled and within families.
-#include <string>
 #include <tuple>
-#include <utility>
-#include <vector>
 
-#include "examples/thesis/outputs.hpp"
+#include "examples/common/numbers/associations.hpp"
+#include "examples/thesis/thesis.hpp"
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/stats/families.hpp"
 
@@ -20,11 +18,7 @@ const std::vector<std::pair<std::string, std::string>> metrics{
     {"plane_share", ".plane"},  {"parameters", ".parameters"}};
 
 void write_scores(output_folder& out, printer& screen, const published& p, std::uint64_t seed) {
-  const auto names = p.texts("scored.name");
-  const auto lbp = p.numbers("scored.lbp");
-  csv_writer csv(out.table("associations.csv"),
-                 {"metric", "with", "kind", "n", "estimate", "p", "p_standard_error", "orders", "low", "high",
-                  "leave_one_out_low", "without_low", "leave_one_out_high", "without_high"});
+  std::vector<score_association> rows;
   table t({{"with LongBench-Pro, 7 models", table::align::left},
            {"Pearson"},
            {"p"},
@@ -34,47 +28,44 @@ void write_scores(output_folder& out, printer& screen, const published& p, std::
            {"95 % interval", table::align::left},
            {"Kendall"},
            {"p"}});
+  const auto range = [](const auto& r) { return signed_fixed(r.low) + " to " + signed_fixed(r.high); };
   for (const auto& [metric, column] : metrics) {
-    const auto x = p.numbers("scored" + column);
     std::vector<std::string> cells{metric};
-    for (const auto kind : {association::pearson, association::spearman, association::kendall}) {
-      const auto test = test_association(kind, x, lbp, {.seed = seed});
-      const auto interval = bootstrap_association(kind, x, lbp, {.seed = seed});
-      const auto range = leave_one_out(kind, x, lbp);
-      csv.row(metric, "lbp", name_of(kind), test.n, test.estimate, test.p, test.standard_error, test.arrangements,
-              interval.low, interval.high, range.low, names[range.low_without], range.high, names[range.high_without]);
-      cells.push_back(signed_fixed(test.estimate));
-      cells.push_back(fixed(test.p));
-      if (kind == association::pearson) cells.push_back(signed_fixed(range.low) + " to " + signed_fixed(range.high));
-      if (kind == association::spearman)
-        cells.push_back(signed_fixed(interval.low) + " to " + signed_fixed(interval.high));
+    for (const auto& a : associations_of(metric, "lbp", p.numbers("scored" + column), p.numbers("scored.lbp"),
+                                         p.texts("scored.name"), seed)) {
+      cells.push_back(signed_fixed(a.test.estimate));
+      cells.push_back(fixed(a.test.p));
+      if (a.kind == association::pearson) cells.push_back(range(a.range));
+      if (a.kind == association::spearman) cells.push_back(range(a.interval));
+      rows.push_back(a);
     }
     t.row(cells);
   }
-  csv.commit();
+  table_columns<score_association> c;
+  c.add("metric", "number of the model", &score_association::number);
+  c.add("with", "`lbp`: the LongBench-Pro score", &score_association::score);
+  add_association(c);
+  out.write("associations.csv", std::move(c).with_rows(rows));
   screen.heading("Metrics and scores (exact two-sided permutation p)");
   screen.print(t);
 }
 
-void write_decomposition(csv_writer& csv, const std::string& x, const std::string& y, const std::string& rows,
-                         const family_decomposition& d) {
-  const auto part = [&](const std::string& name, const slope_and_correlation& s) {
-    csv.row(x, y, rows, name, s.n, s.correlation, s.slope, d.reverses());
-  };
-  part("pooled", d.pooled);
-  part("within families", d.within);
-  part("between family means", d.between);
-  for (const auto& f : d.families) part(f.name, f.inside);
-}
-
 void write_families(output_folder& out, printer& screen, const published& p) {
-  csv_writer csv(out.table("families.csv"), {"x", "y", "rows", "part", "n", "pearson", "slope", "reverses"});
+  struct row {
+    std::string x, y, rows, part;
+    slope_and_correlation of;
+    bool reverses;
+  };
+  std::vector<row> all;
   table t({"Pearson", "rows"}, {"pooled", "within", "of means"}, {""});
   const auto add = [&](const std::string& x_name, const std::string& y_name, const std::string& rows,
                        const std::string& table, const std::string& x, const std::string& y,
                        const std::vector<std::string>& families) {
     const auto d = decompose_by_family(p.numbers(table + x), p.numbers(table + y), families);
-    write_decomposition(csv, x_name, y_name, rows, d);
+    for (const auto& [part, of] :
+         {std::pair("pooled", d.pooled), {"within families", d.within}, {"between family means", d.between}})
+      all.push_back({x_name, y_name, rows, part, of, d.reverses()});
+    for (const auto& f : d.families) all.push_back({x_name, y_name, rows, f.name, f.inside, d.reverses()});
     t.row({y_name + " with " + x_name, rows, signed_fixed(d.pooled.correlation), signed_fixed(d.within.correlation),
            signed_fixed(d.between.correlation), d.reverses() ? "reverses" : ""});
   };
@@ -89,15 +80,26 @@ void write_families(output_folder& out, printer& screen, const published& p) {
   add("bias_token", "ap_drop", "10 checkpoints", "checkpoints", ".bias", ".drop", phases);
   add("bias_context", "ap_drop", "10 checkpoints", "checkpoints", ".bias_context", ".drop", phases);
   add("bias_token", "separation", "10 checkpoints", "checkpoints", ".bias", ".separation", phases);
-  csv.commit();
+  table_columns<row> c;
+  c.add("x", "number of the model or checkpoint", &row::x).add("y", "number or score beside it", &row::y);
+  c.add("rows", "models or checkpoints", &row::rows);
+  c.add("part", "all rows, deviations from the families' means, these means, or one family (or phase)", &row::part);
+  c.of(&row::of)
+      .add("n", "number of rows", &slope_and_correlation::n)
+      .add("pearson", "Pearson's r", &slope_and_correlation::correlation)
+      .add("slope", "slope of y against x", &slope_and_correlation::slope);
+  c.add("reverses", "1: pooled and within families differ in sign", &row::reverses);
+  out.write("families.csv", std::move(c).with_rows(all));
   screen.heading("Pooled, within families (or phases), and of their means");
   screen.print(t);
 }
 
 void write_separation(output_folder& out, printer& screen, const published& p, std::uint64_t seed) {
-  csv_writer csv(out.table("separation.csv"),
-                 {"metric", "models", "pairs", "in_order", "overlap", "means_in_order", "order_p", "arrangements",
-                  "between_share", "between_p", "p_standard_error"});
+  struct row {
+    std::string metric;
+    family_separation of;
+  };
+  std::vector<row> rows;
   table t({"Mistral < Qwen < Llama by"}, {"models", "pairs in order"}, {"ranges"},
           {"exact p", "variance between", "exact p"});
   for (const auto& [name, x, families] : {std::tuple("ap_drop", "scored.drop", "scored.family"),
@@ -105,13 +107,25 @@ void write_separation(output_folder& out, printer& screen, const published& p, s
                                           {"ap_drop", "models.drop", "models.family"},
                                           {"negative lbp", "-scored.lbp", "scored.family"}}) {
     const auto s = separate_families(p.numbers(x), p.texts(families), {"Mistral", "Qwen", "Llama"}, {.seed = seed});
-    csv.row(name, s.n, s.pairs, s.in_order, s.overlap, s.means_in_order, s.order.p, s.order.arrangements,
-            s.variance.estimate, s.variance.p, s.order.standard_error);
+    rows.push_back({name, s});
     t.row({name, std::to_string(s.n), fixed(100 * s.in_order, 0) + " % of " + std::to_string(s.pairs),
            s.overlap ? "overlap" : "apart", significant(s.order.p, 2), percent(s.variance.estimate),
            significant(s.variance.p, 2)});
   }
-  csv.commit();
+  table_columns<row> c;
+  c.add("metric", "number of the model", &row::metric);
+  c.of(&row::of)
+      .add("models", "number of models", &family_separation::n)
+      .add("pairs", "number of pairs of models of different families", &family_separation::pairs)
+      .add("in_order", "share of these in the order Mistral, Qwen, Llama", &family_separation::in_order)
+      .add("overlap", "1: a pair is in the opposite order", &family_separation::overlap)
+      .add("means_in_order", "1: the families' means are in order", &family_separation::means_in_order)
+      .add("order_p", "one-sided p of in_order, families dealt anew", [](auto& s) { return s.order.p; })
+      .add("arrangements", "number of arrangements taken", [](auto& s) { return s.order.arrangements; })
+      .add("between_share", "share of the variance between families", [](auto& s) { return s.variance.estimate; })
+      .add("between_p", "one-sided p of between_share", [](auto& s) { return s.variance.p; })
+      .add("p_standard_error", "standard error of order_p; 0: exact", [](auto& s) { return s.order.standard_error; });
+  out.write("separation.csv", std::move(c).with_rows(rows));
   const auto r =
       rank_agreement(p.numbers("scored.drop"), p.numbers("-scored.lbp"), p.texts("scored.family"), {.seed = seed});
   screen.heading("Families along AP_drop and LongBench-Pro");
@@ -136,7 +150,7 @@ void write_tables(output_folder& out, printer& screen, const published& p, const
   const auto text = [&](const char* column, std::size_t i) { return list.column(column)[i]; };
   for (std::size_t i = 0; i < list.rows();) {
     const auto title = text("title", i), file = text("file", i);
-    cells names;
+    cells names, meanings;
     std::vector<cells> rows;
     std::size_t first = 0, j = 0;  // first row and next column of a part
     for (std::string part; i < list.rows() && (text("title", i).empty() || part.empty()); ++i, ++j) {
@@ -144,16 +158,13 @@ void write_tables(output_folder& out, printer& screen, const published& p, const
       const auto column = p.words_by_row(text("cell", i), part);
       rows.resize(first + column.size());
       for (std::size_t r = 0; r < column.size(); ++r) rows[first + r].push_back(column[r]);
-      if (j == names.size()) names.push_back(text("column", i));
+      if (j == names.size()) names.push_back(text("column", i)), meanings.push_back(text("cell", i));
     }
-    csv_writer csv(out.table(file), names);
+    table_columns<cells> c;
+    for (std::size_t k = 0; k < names.size(); ++k) c.add(names[k], meanings[k], [k](auto& row) { return row[k]; });
+    out.write(file, std::move(c).with_rows(rows));
     table t({names[0]}, {names.begin() + 1, names.end()});
-    for (const auto& row : rows) {
-      for (const auto& cell : row) csv.add(cell);
-      csv.end_row();
-      t.row(row);
-    }
-    csv.commit();
+    for (const auto& row : rows) t.row(row);
     screen.heading(title);
     screen.print(t);
   }

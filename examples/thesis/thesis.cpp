@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Recomputes the thesis from its published tables: every claim that they decide, H1 to H8, tables and figure 6.7.
-#include "examples/common/cli.hpp"
-#include "examples/thesis/claims.hpp"
-#include "examples/thesis/correspondence.hpp"
-#include "examples/thesis/hypotheses.hpp"
-#include "examples/thesis/outputs.hpp"
+#include "examples/thesis/thesis.hpp"
 
 int main(int argc, char** argv) {
   using namespace qkgeom::examples;
@@ -41,10 +37,10 @@ int main(int argc, char** argv) {
     const auto lengths = thesis::effective_lengths(published, effective);
     output_folder folder(a.out, a.figures);
     printer out;
-    thesis::write_claims(folder.table("claims.csv"), claims);
-    thesis::write_hypotheses(folder.table("hypotheses.csv"), hypotheses);
-    thesis::write_correspondences(folder.table("correspondence.csv"), correspondences);
-    thesis::write_effective_lengths(folder.table("effective_length.csv"), lengths);
+    folder.write("claims.csv", thesis::claims_table(claims));
+    folder.write("hypotheses.csv", thesis::hypotheses_table(hypotheses));
+    folder.write("correspondence.csv", thesis::correspondence_table(correspondences));
+    folder.write("effective_length.csv", thesis::effective_table(lengths));
     thesis::write_tables(folder, out, published, tables);
     thesis::write_associations(folder, out, published, a.seed);
     thesis::print_correspondences(out, published, correspondences);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The expressions of examples/thesis/data/claims.csv: each operator, each format, each error.
-#include "examples/thesis/expression.hpp"
-
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
+#include "examples/thesis/published.hpp"
 #include "qkgeom/core/error.hpp"
 
 namespace {
