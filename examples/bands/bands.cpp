@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Measures the effect of each plane of the rotary embedding on a head's scores, and the part of AP_drop that bands of
 // planes make.
-#include "examples/bands/plane_sets.hpp"
+#include "examples/bands/rotary_bands.hpp"
 #include "examples/common/cli.hpp"
 
 int main(int argc, char** argv) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "examples/bands/plane_sets.hpp"
+#include "examples/bands/rotary_bands.hpp"
 
 #include <algorithm>
 #include <cmath>

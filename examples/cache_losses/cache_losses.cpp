@@ -69,12 +69,9 @@ std::vector<cache_condition> read_losses(const std::filesystem::path& folder) {
 }
 
 estimate difference_of(const cache_condition& x, const cache_condition& y) {
-  std::vector<double> difference, one;
-  for (const auto& [document, loss] : x.loss) {
-    difference.push_back(loss - y.loss.at(document));
-    one.push_back(1);
-  }
-  return ratio_of_sums(difference, one);
+  std::vector<double> difference;
+  for (const auto& [document, loss] : x.loss) difference.push_back(loss - y.loss.at(document));
+  return ratio_of_sums(difference, std::vector<double>(difference.size(), 1));
 }
 
 /// Every condition against the model as it is; every table against the uniform types and the shuffled table of its

@@ -105,11 +105,7 @@ std::vector<double> shifts(const evaluation_tables& t, const std::string& condit
 }
 
 /// Mean with its jackknife error, which is the standard deviation over the root of the number of values.
-estimate mean_of(const std::vector<double>& x) {
-  document_mean mean;
-  for (const double v : x) mean.add(v, 1);
-  return mean.mean();
-}
+estimate mean_of(const std::vector<double>& x) { return ratio_of_sums(x, std::vector<double>(x.size(), 1)); }
 
 /// A column of predictions held against a measure, over conditions.
 struct agreement {
@@ -258,7 +254,7 @@ constexpr const char* place_meaning =
     "positions: `all`, `near` (first fifth), `far` (last fifth), `far_less_near`; of probes the distance, tokens";
 
 /// Writes effects.csv and a figure each for loss and probes.
-void write_effects(output_folder& out, const std::vector<effect>& effects) {
+void write_effects(output_folder& out, const std::vector<effect>& effects, const std::vector<key>& measures) {
   table_columns<effect> c;
   c.add("ranking", "ranking that chose the heads, as in chosen_heads.csv, or the planes", &effect::ranking);
   c.add("intervention",
@@ -275,10 +271,7 @@ void write_effects(output_folder& out, const std::vector<effect>& effects) {
   c.add("difference", "chosen less random", &effect::difference);
   out.write("effects.csv", std::move(c).with_rows(effects));
   std::vector<key> probes;
-  for (const auto& e : effects)
-    if (const key k{e.measure, e.place};
-        e.measure != "loss" && std::find(probes.begin(), probes.end(), k) == probes.end())
-      probes.push_back(k);
+  std::copy_if(measures.begin(), measures.end(), std::back_inserter(probes), [](auto& m) { return m.first != "loss"; });
   draw(figure_of(effects, {{"loss", "near"}, {"loss", "far"}}, "What changing heads costs: loss near and far",
                  "change of the loss (nats per token)"),
        out.figure("effects_loss"));
@@ -317,14 +310,10 @@ void print_agreements(printer& out, const std::vector<agreement>& found) {
   out.print(t);
 }
 
-void print_effects(printer& out, const std::vector<effect>& effects) {
+void print_effects(printer& out, const std::vector<effect>& effects, const std::vector<key>& measures) {
   const auto loss = std::find_if(effects.begin(), effects.end(), [](const effect& e) { return e.measure == "loss"; });
   if (loss != effects.end())
     if (const auto note = note_on_documents(static_cast<index_t>(loss->n))) print_notes(out, {*note});
-  std::vector<key> measures;
-  for (const auto& e : effects)
-    if (const key k{e.measure, e.place}; std::find(measures.begin(), measures.end(), k) == measures.end())
-      measures.push_back(k);
   for (const auto& m : measures) {
     if (m == key{"loss", "all"}) continue;
     const auto first = std::find_if(effects.begin(), effects.end(), [&](const effect& e) {
@@ -368,10 +357,10 @@ int main(int argc, char** argv) {
     const auto agreements =
         columns.empty() ? std::vector<agreement>{} : read_agreements(tables, evaluation, predictions, columns);
     output_folder folder(a.out, a.figures);
-    write_effects(folder, effects);
+    write_effects(folder, effects, tables.measures);
     if (!agreements.empty()) write_agreements(folder, agreements);
     printer out;
-    print_effects(out, effects);
+    print_effects(out, effects, tables.measures);
     print_agreements(out, agreements);
     folder.print(out);
   });
