@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # qkgeom thesis --captures: captures of all models decide the claims that no table decides, a part of them shows its
-# numbers. One small capture stands for each model. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
+# numbers. One small capture stands for each model.
 set -uo pipefail
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 tables=$QKGEOM_SOURCE/examples/thesis/data
-capture=$QKGEOM_SOURCE/tests/data/golden/short-bf16.safetensors
+capture=$golden/short-bf16.safetensors
 claim() { # OUT ID COLUMN: prints what stands there
   python3 -c 'import csv, sys; print(next(r for r in csv.DictReader(open(sys.argv[1])) if r["id"] == sys.argv[2])[sys.argv[3]])' \
     "$work/$1/claims.csv" "$2" "$3"

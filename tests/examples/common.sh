@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
-# Shared by the tests of programs, which source it after `set -uo pipefail` with QKGEOM_BIN set. Creates the folder `work`.
-# A test fails if it says `bad`, or if its last command fails.
+# Shared by the tests of programs, which source it after `set -uo pipefail`, with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch
+# folder. Creates the folder `work`. A test fails if it says `bad`, or if its last command fails.
+model=$QKGEOM_SOURCE/examples/data/kjv-smollm3 golden=$QKGEOM_SOURCE/tests/data/golden
+export PYTHONPATH=$QKGEOM_SOURCE/tests/examples PYTHONDONTWRITEBYTECODE=1   # written.py
 work=$(mktemp -d "$PWD/scratch.XXXXXX")
 finish() {
   (($1 == 0)) || bad "ended with status $1"
@@ -9,6 +11,14 @@ finish() {
   exit $((failures > 0))
 }
 trap 'finish $?' EXIT
+# slow_under_asan PROGRAM: ends the test as skipped where the program was built with AddressSanitizer.
+slow_under_asan() {
+  grep -q __asan_init "$QKGEOM_BIN/qkgeom-$1" || return 0
+  echo "Skipped: with AddressSanitizer in the programs, formats_test runs them on less"
+  trap - EXIT
+  rm -rf "$work"
+  exit 77
+}
 failures=0
 bad() { echo "FAILED: $*"; failures=$((failures + 1)); }
 # program COMMAND ARGUMENTS...: the command of qkgeom, or the program of that name.
@@ -36,7 +46,6 @@ wrote() { # FOLDER NAMES...: FOLDER holds exactly these files, none empty
 # close X Y: both are numbers, which differ in the ninth digit at most.
 close() { awk -v x="$1" -v y="$2" 'BEGIN { d = x - y; exit !(x != "" && y != "" && d * d <= 1e-18 * (1 + y * y)) }'; }
 capture_checkpoint() { # CHECKPOINT LENGTH NAME: some heads of the bundled model's checkpoint, documents of LENGTH tokens
-  local model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
   run capture --model "$model/$1" --jsonl "$model/heldout.jsonl" --examples 4 --max-length "$2" --layers 2,3 \
     --heads 6 --bucket-size $(($2 / 16)) --rate 12 --out "$work/$3"
 }

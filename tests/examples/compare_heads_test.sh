@@ -1,15 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # compare --heads: a model against itself changes no head; two checkpoints differ by what the tables of each say, and where
-# their embeddings differ by the sum of both parts; the rates are Benjamini and Hochberg's. Run with QKGEOM_BIN and
-# QKGEOM_SOURCE set, in a scratch folder.
+# their embeddings differ by the sum of both parts; the rates are Benjamini and Hochberg's.
 set -uo pipefail
-if grep -q __asan_init "$QKGEOM_BIN/qkgeom-compare"; then
-  echo "Skipped: with AddressSanitizer in the programs, formats_test runs them on less"
-  exit 77
-fi
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
-model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
+slow_under_asan compare
 
 take() { # OUT CHECKPOINT OPTIONS...
   run capture --model "$model/$2" --jsonl "$model/heldout.jsonl" --examples 5 --max-length 256 --bucket-size 16 --layers 0,3 --out "$work/$1" "${@:3}"
@@ -27,13 +22,11 @@ run compare "$work/base" "$work/drawn" --heads --covariance joint --no-figures -
 run heads "$work/tuned" --covariance joint --no-figures --out "$work/heads"
 run what-if "$work/base" --rope-theta 1000000 --covariance joint --no-figures --out "$work/what-if"    # the base of tuned
 run grip "$work/tuned" --context 1024 --no-figures --out "$work/grip"
-refused 'compares captures of one context' compare "$work/tuned" "$QKGEOM_SOURCE/tests/data/golden/short-bf16.safetensors" --heads --out "$work/x"
+refused 'compares captures of one context' compare "$work/tuned" "$golden/short-bf16.safetensors" --heads --out "$work/x"
 refused 'shorter than the captures, 256 tokens' compare "$work/base" "$work/tuned" --heads --context 64 --out "$work/x"
 python3 - "$work" <<'END' || bad "compare --heads"
-import collections, csv, json, math, sys
-work = sys.argv[1]
-rows = lambda path: list(csv.DictReader(open(f"{work}/{path}")))
-number = lambda text: float(text or "nan")
+import collections
+from written import *
 found = rows("found/head_differences.csv")
 groups = collections.defaultdict(dict)
 for r in found:

@@ -2,12 +2,10 @@
 # SPDX-License-Identifier: MIT
 # examples/convert in both directions, and qkgeom's programs on the results. Needs python3 with numpy and pyarrow:
 # $QKGEOM_PYTHON, the one that tests/run.sh makes in build/python, or the one on the path; skipped if there is none.
-# Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
 source "$QKGEOM_SOURCE/tests/common/find_python.sh"
 find_python "numpy, pyarrow.parquet"
 
-data=$QKGEOM_SOURCE/tests/data/golden
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 convert() { # PROGRAM ARGUMENTS...: the converter must succeed
   "$python" -B "$QKGEOM_SOURCE/examples/convert/$1.py" "${@:2}" >"$work/log" 2>&1 || bad "$*: $(cat "$work/log")"
@@ -25,17 +23,17 @@ agree() { # A B NAMES...: both folders hold the same tables
 }
 
 # A conversion and its inverse give the same capture, bit for bit.
-convert capture_to_parquet "$data/long-f32.safetensors" "$work/long-f32"
+convert capture_to_parquet "$golden/long-f32.safetensors" "$work/long-f32"
 convert parquet_to_capture "$work/long-f32" "$work/long-f32.safetensors"
-check same "$data/long-f32.safetensors" "$work/long-f32.safetensors"
-convert capture_to_parquet "$data/short-bf16.safetensors" "$work/short"
+check same "$golden/long-f32.safetensors" "$work/long-f32.safetensors"
+convert capture_to_parquet "$golden/short-bf16.safetensors" "$work/short"
 convert parquet_to_capture "$work/short" "$work/short.safetensors" --dtype bf16
-check same "$data/short-bf16.safetensors" "$work/short.safetensors"
+check same "$golden/short-bf16.safetensors" "$work/short.safetensors"
 [[ -f $work/short/l01h06q/data.parquet && -f $work/short/l01h01k/data.parquet ]] || bad "names: $(ls "$work/short")"
 
 # Programs give the same numbers for bf16 and for its conversion to f32.
 convert parquet_to_capture "$work/short" "$work/wide.safetensors"
-for capture in "$data/short-bf16" "$work/wide"; do
+for capture in "$golden/short-bf16" "$work/wide"; do
   name=$(basename "$capture")
   run pca "$capture.safetensors" --out "$work/pca-$name" --threads 1
   run plasticity "$capture.safetensors" --out "$work/author-$name" --threads 1 --preset attention-plasticity
@@ -71,7 +69,6 @@ refused "--lengths" longbench_pro_to_jsonl "$work/benchmark.parquet" "$work/x.js
 
 # A model that transformers runs, captured in Python: the rows of qkgeom capture.
 if "$python" -c 'import torch, transformers' 2>/dev/null; then
-  model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
   mkdir "$work/model" && cp "$model"/stage1-step-250/{config.json,model.safetensors} "$model/tokenizer.json" "$work/model"
   head -n 2 "$model/heldout.jsonl" >"$work/two.jsonl"
   convert capture_from_transformers "$work/model" "$work/two.jsonl" "$work/theirs.safetensors" --max-length 128 --dtype float32

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # --device cuda replaces a program by the one beside it with -cuda in its name; one sentence states what is missing.
-# Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
-capture=$QKGEOM_SOURCE/tests/data/golden/long-bf16.safetensors
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
+capture=$golden/long-bf16.safetensors
 programs=(heads what-if bands pca rotation plasticity)
 built=$QKGEOM_BIN
 

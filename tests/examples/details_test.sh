@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # heads --details uses the query models of the profile, from rows or from every token, also with few rows; the decay check
-# uses --query-position. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
+# uses --query-position.
 set -uo pipefail
-model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 capture() { # OUT RATE OPTIONS...
   run capture --model "$model/stage1-step-250" --jsonl "$model/heldout.jsonl" --examples 3 --max-length 512 --layers 1,3 --heads 4 \

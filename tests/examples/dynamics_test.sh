@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # dynamics on small captures of two checkpoints: its files, the numbers of heads, equal results for any number of
-# threads, and one sentence with exit status 2 on bad input. Run with QKGEOM_BIN and QKGEOM_SOURCE set.
+# threads, and one sentence with exit status 2 on bad input.
 set -uo pipefail
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 fails() { refused "$1" dynamics "${@:2}"; }
@@ -55,7 +55,7 @@ fails CAPTURE "$a" --out "$work/x"
 fails --out "$a" "$b"
 fails "names 3 checkpoints" "$a" "$b" --out "$work/x" --labels one,two,three
 fails "two checkpoints are called one" "$a" "$b" --out "$work/x" --labels one,one
-fails "other heads" "$a" "$QKGEOM_SOURCE/tests/data/golden/long-f32.safetensors" --out "$work/x"
+fails "other heads" "$a" "$golden/long-f32.safetensors" --out "$work/x"
 fails nowhere "$a" "$work/nowhere" --out "$work/x"
 fails "no column heldout_loss" "$a" "$b" --out "$work/x" --loss <(printf 'checkpoint,loss\nfirst,1\n')
 printf 'checkpoint,heldout_loss\nelsewhere,2\n' >"$work/other.csv"

@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: MIT
 # export: each file read back as its tool reads it, and held against numbers that NumPy computes from the captured rows;
 # one sentence with exit status 2 where a file cannot be made. Needs python3 with numpy ($QKGEOM_PYTHON, build/python, or
-# the one on the path); skipped if there is none. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
+# the one on the path); skipped if there is none.
 set -uo pipefail
 source "$QKGEOM_SOURCE/tests/common/find_python.sh"
 find_python "numpy"
-model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 check() { "$python" -B "$QKGEOM_SOURCE/tests/examples/export_check.py" "$@" >"$work/log" 2>&1 || bad "check $*: $(tail -3 "$work/log")"; }
 capture() { # NAME OPTIONS...

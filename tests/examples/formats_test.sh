@@ -1,9 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# docs/formats.md lists exactly the files that the programs write, docs/columns.md their columns. Run with QKGEOM_BIN and
-# QKGEOM_SOURCE set, in a scratch folder. formats_test.sh --write: writes the columns to docs/columns.md.
+# docs/formats.md lists exactly the files that the programs write, docs/columns.md their columns. formats_test.sh --write: writes the columns to docs/columns.md.
 set -uo pipefail
-model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
 page=$QKGEOM_SOURCE/docs/formats.md columns=$QKGEOM_SOURCE/docs/columns.md
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 

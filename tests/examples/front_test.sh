@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # qkgeom lists every program that is built, runs it with the same arguments and status, and suggests a name for a typo.
-# Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 qkgeom=$QKGEOM_BIN/qkgeom

@@ -1,15 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # grip on the bundled model: from six books of 1024 tokens to what four other books of 4096 count, RoPE heads and NoPE heads.
-# Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
-# Sanitizers slow it twentyfold; formats_test runs the same program under them.
-if grep -q __asan_init "$QKGEOM_BIN/qkgeom-grip"; then
-  echo "Skipped: with AddressSanitizer in the programs, formats_test runs them on less"
-  exit 77
-fi
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
-model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
+slow_under_asan grip
 
 take() { # OUT OPTIONS...
   run capture --model "$model/lc-4096-to-8192-step-10" --jsonl "$model/heldout.jsonl" --layers 2,3,5 --sampler all --out "$work/$1" "${@:2}"
@@ -19,10 +13,9 @@ take short --examples 6 --max-length 1024 --pre-rope
 run grip "$work/short" --near 500 --context 2000 --queries 48 --actual "$work/long" --no-figures --out "$work/grip"
 grep -q 'note: 8 heads without rotary embedding' "$work/stdout" || bad "no note on NoPE heads: $(cat "$work/stdout")"
 python3 - "$work/grip" <<'END' || bad "grip: $(cat "$work/grip/grip_check.csv")"
-import csv, sys
-rows = lambda name: list(csv.DictReader(open(f"{sys.argv[1]}/{name}.csv")))
+from written import *
 check = {(r["from"], r["needle"], r["top"], r["length"], r["group"]): {k: float(v or "nan") for k, v in r.items() if k not in ("from", "needle", "group")}
-         for r in rows("grip_check")}
+         for r in rows("grip_check.csv")}
 for length in ("1000", "2000"):
     for top in ("1", "8"):
         rope, nope = (check["actual", "winner", top, length, g] for g in ("rope", "nope"))
@@ -31,7 +24,7 @@ for length in ("1000", "2000"):
         assert abs(nope["predicted"] - nope["actual"]) < 0.08, (length, top, nope)
         assert rope["in_interval"] > 0.7 and nope["in_interval"] > 0.6, (length, top, rope, nope)
 assert {k[0] for k in check} == {"1/2", "1/4", "actual"}
-grips = rows("grip")
+grips = rows("grip.csv")
 for r in grips:
     g, chance = float(r["grip"]), float(r["chance"])
     assert float(r["low"]) <= g <= float(r["high"]) and float(r["least"]) - 1e-9 <= g <= float(r["most"]) + 1e-9, r
@@ -40,9 +33,9 @@ for r in grips:
 rope = [float(r["grip"]) / float(r["chance"]) for r in grips
         if r["rope"] == "1" and (r["needle"], r["top"], r["length"]) == ("winner", "8", "2000")]
 assert sum(rope) / len(rope) > 1.05, rope
-heads = rows("grip_heads")
+heads = rows("grip_heads.csv")
 assert len(heads) == 24 and all(0 <= float(r["reach"]) <= 2000 for r in heads)
-stable = rows("stability")
+stable = rows("stability.csv")
 assert len(stable) == 24 * 5 and all(float(r["counted"]) == 1 for r in stable if r["rope"] == "0")
 END
 
@@ -51,12 +44,12 @@ take linear --skip-examples 6 --examples 4 --max-length 4096 --rope-scaling line
 run grip "$work/short" --near 500 --context 2000 --queries 48 --rope-scaling linear:4 --actual "$work/linear" --no-figures --out "$work/other"
 grep -q 'another embedding also moves what earlier layers hand on' "$work/stdout" || bad "no note on the embedding: $(cat "$work/stdout")"
 python3 - "$work" <<'END' || bad "grip under linear:4: $(cat "$work/other/grip_check.csv")"
-import csv, sys
+from written import *
 def rms(folder):
-    rows = [r for r in csv.DictReader(open(f"{sys.argv[1]}/{folder}/grip.csv")) if r["rope"] == "1" and r["needle"] == "winner" and r["top"] == "1"]
-    actual = {(r["layer"], r["q_head"], r["length"]): float(r["actual"]) for r in csv.DictReader(open(f"{sys.argv[1]}/other/grip.csv"))
+    actual = {(r["layer"], r["q_head"], r["length"]): float(r["actual"]) for r in rows("other/grip.csv")
               if r["needle"] == "winner" and r["top"] == "1" and r["actual"]}
-    misses = [float(r["grip"]) - actual[k] for r in rows if (k := (r["layer"], r["q_head"], r["length"])) in actual]
+    misses = [float(r["grip"]) - actual[k] for r in rows(f"{folder}/grip.csv")
+              if r["rope"] == r["top"] == "1" and r["needle"] == "winner" and (k := (r["layer"], r["q_head"], r["length"])) in actual]
     assert len(misses) >= 32
     return (sum(m * m for m in misses) / len(misses)) ** 0.5
 assert rms("other") < 0.1 and rms("other") < 0.8 * rms("grip"), (rms("other"), rms("grip"))
@@ -71,9 +64,9 @@ grep -q '<h3>Grip among up to 2 000 keys</h3>' "$work/report/report.html" || bad
 # Rows from after the rotation give the same; some heads are rows of the whole.
 take post --examples 6 --max-length 1024
 run grip "$work/post" --near 500 --context 2000 --queries 48 --heads 2.1,3.0 --no-figures --out "$work/some"
-python3 - "$work/some/grip.csv" "$work/grip/grip.csv" <<'END' || bad "rows from after the rotation"
-import csv, sys
-some, whole = (list(csv.DictReader(open(f))) for f in sys.argv[1:])
+python3 - "$work" <<'END' || bad "rows from after the rotation"
+from written import *
+some, whole = rows("some/grip.csv"), rows("grip/grip.csv")
 key = lambda r: tuple(r[k] for k in ("layer", "q_head", "needle", "top", "length"))
 of = {key(r): r for r in whole}
 assert len({key(r)[:2] for r in some}) == 2

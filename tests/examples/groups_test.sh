@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # heads --group-by: the documents of a label's value give the same tables as a capture of them alone, and groups.csv holds
-# the means of these tables. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
+# the means of these tables.
 set -uo pipefail
-model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 # Captures keep every token, so that a document's rows do not depend on other documents.
 capture() { # TEXTS OUT OPTIONS...

@@ -1,10 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # choose-heads, qkgeom evaluate and interventions on a small capture: sets of heads as documented, effects equal to those
-# recomputed from the evaluation's tables, and one sentence with exit status 2 on bad input. Run with QKGEOM_BIN and
-# QKGEOM_SOURCE set.
+# recomputed from the evaluation's tables, and one sentence with exit status 2 on bad input.
 set -uo pipefail
-model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 checkpoint=$model/stage2-step-1400
 documents=(--jsonl "$model/heldout.jsonl" --examples 3 --max-length 256)
@@ -28,12 +26,9 @@ refused 'there is no column nothing' choose-heads "$work/capture" --table "$work
 echo 1,1,5, >>"$work/table.csv"
 refused 'a head has several rows' choose-heads "$work/capture" --table "$work/table.csv" --columns score --count 4 --out "$work/none"
 
-python3 -B - "$work" <<'END' || failures=$((failures + 1))
-import collections, csv, json, math, statistics, sys
-work = sys.argv[1]
-rows = lambda path: list(csv.DictReader(open(f"{work}/{path}")))
-bad = []
-
+python3 - "$work" <<'END' || failures=$((failures + 1))
+import collections
+from written import *
 # Sets of four heads; no head is both chosen and random; chosen and random sets have equally many heads per layer.
 sets = collections.defaultdict(list)
 for r in rows("choice/chosen_heads.csv"):
@@ -46,7 +41,7 @@ for (ranking, n), heads in sets.items():
         bad.append(f"{ranking} {n}: {heads}")
     if collections.Counter(l for l, _ in heads) != collections.Counter(l for l, _ in chosen):
         bad.append(f"{ranking} {n}: other layers than the chosen ones")
-conditions = {c["name"]: c["changes"] for c in json.load(open(f"{work}/choice/conditions.json"))["conditions"]}
+conditions = conditions_of("choice")
 if len(conditions) != 36 or any(len(c) != 4 for c in conditions.values()):
     bad.append(f"{len(conditions)} conditions")
 for (ranking, n), heads in sets.items():
@@ -56,18 +51,14 @@ for (ranking, n), heads in sets.items():
             bad.append(f"{name}/{what}: other heads")
 
 # Effects recomputed from the evaluation's tables.
-loss = collections.defaultdict(lambda: collections.defaultdict(lambda: [0, 0]))
+measured = []
 for r in rows("evaluation/condition_loss.csv"):
     middle = (float(r["start"]) + float(r["end"])) / 2
     for place in ["all"] + ["near"] * (middle < 51.2) + ["far"] * (middle >= 204.8):
-        x = loss[r["condition"], "loss", place][r["document"]]
-        x[0] += float(r["loss"]) * float(r["tokens"])
-        x[1] += float(r["tokens"])
+        measured.append(((r["condition"], "loss", place), r["document"], float(r["loss"]), float(r["tokens"])))
 for r in rows("evaluation/condition_probes.csv"):
-    x = loss[r["condition"], r["probe"], r["distance"]][r["trial"]]
-    x[0] += float(r["right"])
-    x[1] += float(r["asked"])
-value = {k: {u: s / n for u, (s, n) in v.items()} for k, v in loss.items()}
+    measured.append(((r["condition"], r["probe"], r["distance"]), r["trial"], float(r["right"]) / float(r["asked"]), float(r["asked"])))
+value = means_by(measured)
 for name in {k[0] for k in value}:
     near, far = value[name, "loss", "near"], value[name, "loss", "far"]
     value[name, "loss", "far_less_near"] = {u: far[u] - near[u] for u in far}
@@ -83,18 +74,15 @@ for r in effects:
     chosen, randoms = shift("chosen"), [shift("random-1"), shift("random-2")]
     mean = [statistics.mean(x) for x in zip(*randoms)]
     difference = [a - b for a, b in zip(chosen, mean)]
-    error = lambda x: statistics.stdev(x) / math.sqrt(len(x))
     want = {"n": len(base), "base": statistics.mean(base.values()), "chosen": statistics.mean(chosen),
-            "chosen_error": error(chosen), "random": statistics.mean(mean), "random_error": error(mean),
+            "chosen_error": standard_error(chosen), "random": statistics.mean(mean), "random_error": standard_error(mean),
             "random_spread": statistics.stdev([statistics.mean(x) for x in randoms]),
-            "difference": statistics.mean(difference), "difference_error": error(difference)}
+            "difference": statistics.mean(difference), "difference_error": standard_error(difference)}
     for name, x in want.items():
         if abs(float(r[name]) - x) > 1e-9 * max(1, abs(x)):
             bad.append(f"{r['ranking']} {r['intervention']} {what} {name}: {r[name]}, not {x}")
 if all(abs(float(r["chosen"])) < 1e-6 for r in effects if r["measure"] == "loss"):
     bad.append("nothing changes the loss")
-print("\n".join(f"FAILED: {b}" for b in bad))
-sys.exit(bool(bad))
 END
 
 wrote "$work/effects" columns.csv effects.csv $(both effects_loss effects_probes)
@@ -136,13 +124,11 @@ for name in stage2-step-1400 mixed; do
 done
 python3 -B "$QKGEOM_SOURCE/examples/interventions/choose_restored.py" "$checkpoint" "$work/mixed" "$work/grip-stage2-step-1400" \
   "$work/grip-mixed" "$work/mend" --counts 1,2 --random 3 || bad "choose_restored.py"
-python3 -B - "$work" <<'END' || failures=$((failures + 1))
-import csv, json, math, sys
-work = sys.argv[1]
-conditions = {c["name"]: [x["head"] for x in c["changes"]] for c in json.load(open(f"{work}/mend/conditions.json"))["conditions"]}
-scores = {f"{r['layer']}.{r['q_head']}": r for r in csv.DictReader(open(f"{work}/mend/restored_heads.csv"))}
-grip = lambda name: list(csv.DictReader(open(f"{work}/grip-{name}/grip_heads.csv")))
-bad = []
+python3 - "$work" <<'END' || failures=$((failures + 1))
+from written import *
+conditions = {name: [x["head"] for x in changes] for name, changes in conditions_of("mend").items()}
+scores = {f"{r['layer']}.{r['q_head']}": r for r in rows("mend/restored_heads.csv")}
+grip = lambda name: rows(f"grip-{name}/grip_heads.csv")
 if conditions["weights-2/chosen/restore"] != ["1.4", "6.0"]:
     bad.append(f"weights: {conditions['weights-2/chosen/restore']}")
 for head, r in scores.items():
@@ -166,8 +152,6 @@ for ranking in ("geometry-2", "weights-2"):
         bad.append(f"{ranking}: random sets {drawn}")
 if sum("/random-" not in k for k in conditions) != 2 * 2 + 1 + 16:
     bad.append(f"conditions {sorted(conditions)}")
-print("\n".join(f"FAILED: {b}" for b in bad))
-sys.exit(bool(bad))
 END
 run evaluate --model "$checkpoint" --restore-from "$other" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 64 \
   --conditions "$work/mend/conditions.json" --out "$work/mended"
@@ -182,27 +166,23 @@ run interventions "$work/still" --table "$work/planes/plane_sets.csv" --columns 
 grep -q 'rank correlation over 37 conditions' "$work/stdout" || bad "no agreement: $(tail -8 "$work/stdout")"
 for name in none often "plane 9"; do
   cp -r "$work/all-stage2-step-1400" "$work/of $name"
-  python3 -B - "$work" "$name" <<'END'
-import json, sys
-work, name = sys.argv[1:]
+  python3 - "$work" "$name" <<'END'
+from written import *
+name = sys.argv[2]
 path = f"{work}/of {name}/manifest.json"
 manifest = json.load(open(path))
-for c in json.load(open(f"{work}/planes/conditions.json"))["conditions"]:
-    if c["name"] == f"{name}/chosen/still":
-        for plane in c["changes"][0]["rope"]["still"]:
-            manifest["rope"]["inv_freq"][plane] = 0
+for change in conditions_of("planes").get(f"{name}/chosen/still", [])[:1]:
+    for plane in change["rope"]["still"]:
+        manifest["rope"]["inv_freq"][plane] = 0
 json.dump(manifest, open(path, "w"))
 END
   run grip "$work/of $name" --context 384 --no-figures --out "$work/grip of $name"
   run what-if "$work/of $name" --context 384 --covariance joint --no-figures --out "$work/drop of $name"
 done
-python3 -B - "$work" <<'END' || failures=$((failures + 1))
-import csv, json, math, statistics, sys
-work = sys.argv[1]
-rows = lambda path: list(csv.DictReader(open(f"{work}/{path}")))
-conditions = {c["name"]: c["changes"] for c in json.load(open(f"{work}/planes/conditions.json"))["conditions"]}
+python3 - "$work" <<'END' || failures=$((failures + 1))
+from written import *
+conditions = conditions_of("planes")
 sets = {r["condition"]: r for r in rows("planes/plane_sets.csv")}
-bad = []
 turns = [10000 ** (-p / 16) * 384 / (2 * math.pi) for p in range(16)]
 bands = {"often": [p for p in range(16) if turns[p] >= 4], "hardly": [p for p in range(16) if turns[p] < 0.25]}
 bands["about_once"] = [p for p in range(16) if p not in bands["often"] + bands["hardly"]]
@@ -239,23 +219,16 @@ for name in ("often", "plane 9"):
 def ranks(x):
     order = sorted(x)
     return [(order.index(v) + len(order) - order[::-1].index(v) - 1) / 2 for v in x]
-effects = {(r["ranking"], r["place"]): float(r["chosen"]) for r in rows("still-effects/effects.csv") if r["measure"] == "loss"}
-loss = {}
-for r in rows("still/condition_loss.csv"):
-    x = loss.setdefault(r["condition"], {}).setdefault(r["document"], [0, 0])
-    x[0] += float(r["loss"]) * float(r["tokens"])
-    x[1] += float(r["tokens"])
-change = {c: statistics.mean(s / n - loss["none"][d][0] / loss["none"][d][1] for d, (s, n) in v.items()) for c, v in loss.items()}
+loss = losses("still")
+change = {c: statistics.mean(x - loss["none"][d] for d, x in v.items()) for c, v in loss.items()}
 for r in rows("still-effects/agreement.csv"):
     if (r["measure"], r["place"]) == ("loss", "all"):
         x, y = ranks([float(s[r["column"]]) for s in sets.values()]), ranks([change[c] for c in sets])
-        want = statistics.correlation(x, y) if hasattr(statistics, "correlation") else None
+        want = statistics.correlation(x, y)
         if abs(float(r["rank_correlation"]) - want) > 1e-9 or not 0 < float(r["rank_correlation_error"]) < 1:
             bad.append(f"agreement with {r['column']}: {r['rank_correlation']}, not {want}")
 if abs(change["slowest-2/chosen/still"]) > 1e-3 or change["often/chosen/still"] < 0.1:
     bad.append(f"slow planes cost {change['slowest-2/chosen/still']}, fast ones {change['often/chosen/still']}")
-print("\n".join(f"FAILED: {b}" for b in bad))
-sys.exit(bool(bad))
 END
 wrote "$work/still-effects" columns.csv effects.csv agreement.csv
 with_table() { refused "$1" interventions "$work/still" --table "$2" --columns ap_drop --out "$work/x"; }

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # The programs of examples/library find what was planted; each is short, uses the library alone and stands in the tutorial.
-# Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
 set -uo pipefail
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # compare on small captures of two checkpoints: the numbers of dynamics and heads, paired differences of
 # models with the same documents, equal results for any number of threads, and one sentence with exit status 2 on bad
-# input. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
+# input.
 set -uo pipefail
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 capture_checkpoint stage1-step-40 128 first

@@ -1,9 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# plasticity --preset attention-plasticity against the tables of that tool for the same captures. Run with QKGEOM_BIN and
-# QKGEOM_SOURCE set, in a scratch folder.
+# plasticity --preset attention-plasticity against the tables of that tool for the same captures.
 set -uo pipefail
-data=$QKGEOM_SOURCE/tests/data/golden
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 plasticity() { run plasticity "${@:2}" --out "$work/$1"; }
 fails() { refused "$1" plasticity "${@:2}" --out "$work/x"; }
@@ -23,26 +21,26 @@ for i, (a, b) in enumerate(zip(ours, theirs)):
         assert abs(x - y) <= bound, f"row {i} {name}: {x}, not {y}"
 END
 for capture in long-f32 long-bf16 short-bf16; do
-  plasticity "$capture" "$data/$capture.safetensors" --preset attention-plasticity --threads 2
+  plasticity "$capture" "$golden/$capture.safetensors" --preset attention-plasticity --threads 2
   grep -q ap_overall "$work/stdout" || bad "$capture: no summary"
   [[ $(ls "$work/$capture") == $'columns.csv\nhead_bucket_plasticity.csv\nhead_component_weights.csv\nhead_metrics.csv' ]] ||
     bad "$capture: $(ls "$work/$capture")"
   for table in head_metrics head_bucket_plasticity; do
-    python3 "$work/compare.py" "$work/$capture/$table.csv" "$data/author-$capture.$table.csv" || bad "$capture $table"
+    python3 "$work/compare.py" "$work/$capture/$table.csv" "$golden/author-$capture.$table.csv" || bad "$capture $table"
   done
 done
 [[ $(wc -l <"$work/long-f32/head_component_weights.csv") == $((1 + 5 * 32)) ]] || bad "component weights"
 
-plasticity one "$data/long-f32.safetensors" --preset attention-plasticity --threads 1
+plasticity one "$golden/long-f32.safetensors" --preset attention-plasticity --threads 1
 cmp "$work/one/head_metrics.csv" "$work/long-f32/head_metrics.csv" || bad "the metrics depend on the threads"
 cmp "$work/one/head_bucket_plasticity.csv" "$work/long-f32/head_bucket_plasticity.csv" || bad "the cells depend on the threads"
-plasticity few "$data/long-f32.safetensors" --preset attention-plasticity --max-tokens 500 --max-dims 4 --alpha 0.5 --seed 3
+plasticity few "$golden/long-f32.safetensors" --preset attention-plasticity --max-tokens 500 --max-dims 4 --alpha 0.5 --seed 3
 [[ $(cut -d, -f4,5 "$work/few/head_metrics.csv" | sort -u | tr '\n' ' ') == "500,500 n_q_tokens,n_k_tokens " ]] ||
   bad "--max-tokens: $(cut -d, -f4,5 "$work/few/head_metrics.csv")"
-plasticity wide "$data/long-f32.safetensors" --preset attention-plasticity --bucket-size 2048
+plasticity wide "$golden/long-f32.safetensors" --preset attention-plasticity --bucket-size 2048
 [[ $(wc -l <"$work/wide/head_bucket_plasticity.csv") == $((1 + 5 * 6)) ]] || bad "--bucket-size: not 6 cells a head"
 
-fails attention-plasticity "$data/long-f32.safetensors" --preset mine
-fails --preset "$data/long-f32.safetensors" --alpha 0.1
-fails --alpha "$data/long-f32.safetensors" --preset attention-plasticity --alpha 2
+fails attention-plasticity "$golden/long-f32.safetensors" --preset mine
+fails --preset "$golden/long-f32.safetensors" --alpha 0.1
+fails --alpha "$golden/long-f32.safetensors" --preset attention-plasticity --alpha 2
 fails nowhere "$work/nowhere" --preset attention-plasticity

@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: MIT
 # qkgeom quantised-keys, evaluate and cache-losses on a small capture: tables within their budget that flip no more than
 # uniform types, conditions that name every head, losses equal to those recomputed, and one sentence with exit status 2 on
-# bad input. Run with QKGEOM_BIN and QKGEOM_SOURCE set.
+# bad input.
 set -uo pipefail
-model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 checkpoint=$model/stage2-step-1400
 documents=(--jsonl "$model/heldout.jsonl" --max-length 256)
@@ -17,12 +16,9 @@ run evaluate --model "$checkpoint" "${documents[@]}" --skip-examples 3 --example
 run cache-losses "$work/evaluation" --out "$work/losses"
 grep -qE 'table-5 (costs|cannot be told)' "$work/stdout" || bad "no verdict: $(cat "$work/stdout")"
 
-python3 -B - "$work" <<'END' || failures=$((failures + 1))
-import collections, csv, json, math, statistics, sys
-work = sys.argv[1]
-rows = lambda path: list(csv.DictReader(open(f"{work}/{path}")))
-bad = []
-
+python3 - "$work" <<'END' || failures=$((failures + 1))
+import collections
+from written import *
 effects = {(r["layer"], r["k_head"], r["type"]): r for r in rows("rounded/rounded_keys.csv")}
 heads = sorted({k[:2] for k in effects})
 types = ["q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
@@ -53,8 +49,7 @@ for budget, uniform in (("5", "q4_1"), ("5.5", "q5_0")):
         bad.append(f"budget {budget}: more mass than {uniform}")
     if sorted(r["type"] for r in t) != sorted(r["shuffled_type"] for r in t):
         bad.append(f"budget {budget}: other types dealt")
-conditions = {c["name"]: {x["head"]: x["keys_as"] for x in c["changes"]}
-              for c in json.load(open(f"{work}/rounded/conditions.json"))["conditions"]}
+conditions = {name: {x["head"]: x["keys_as"] for x in changes} for name, changes in conditions_of("rounded").items()}
 if set(conditions) != {"uniform-" + t for t in types} | {f"{k}-{b}" for k in ("table", "shuffled") for b in ("5", "5.5")}:
     bad.append(f"conditions {sorted(conditions)}")
 for r in tables["5"]:
@@ -64,12 +59,7 @@ for r in tables["5"]:
             bad.append(f"condition of head {head}")
 
 # Differences recomputed from the evaluation's table.
-loss = collections.defaultdict(lambda: collections.defaultdict(lambda: [0, 0]))
-for r in rows("evaluation/condition_loss.csv"):
-    x = loss[r["condition"]][r["document"]]
-    x[0] += float(r["loss"]) * float(r["tokens"])
-    x[1] += float(r["tokens"])
-value = {c: {d: s / n for d, (s, n) in v.items()} for c, v in loss.items()}
+value = losses("evaluation")
 compared = {(r["condition"], r["against"]): r for r in rows("losses/cache_losses.csv")}
 want = {(c, "none") for c in conditions} | {("table-5", "uniform-q4_1"), ("table-5.5", "uniform-q5_0")} | {
     (f"table-{b}", f"shuffled-{b}") for b in ("5", "5.5")}
@@ -77,15 +67,13 @@ if set(compared) != want:
     bad.append(f"compared {sorted(compared)}")
 for (c, against), r in compared.items():
     d = [value[c][k] - value[against][k] for k in value[c]]
-    error = statistics.stdev(d) / math.sqrt(len(d))
+    error = standard_error(d)
     if abs(float(r["difference"]) - statistics.mean(d)) > 1e-9 or abs(float(r["difference_error"]) - error) > 1e-9 + 1e-6 * error:
         bad.append(f"{c} against {against}: {r}, not {statistics.mean(d)} {error}")
     if abs(float(r["high"]) - float(r["low"]) - 2 * 3.182446 * error) > 1e-4 * error:
         bad.append(f"{c} against {against}: interval {r}")
 if not float(compared["uniform-q4_0", "none"]["difference"]) > 5 * abs(float(compared["uniform-q8_0", "none"]["difference"])):
     bad.append("four bits cost no more than eight")
-print("\n".join(bad))
-sys.exit(bool(bad))
 END
 
 run capture --model "$checkpoint" "${documents[@]}" --examples 1 --pre-rope --out "$work/before"

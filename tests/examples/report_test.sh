@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# The page of report: complete, self-contained, with the right verdict, whatever the names of model and documents. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
+# The page of report: complete, self-contained, with the right verdict, whatever the names of model and documents.
 set -uo pipefail
-data=$QKGEOM_SOURCE/tests/data/golden
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 page() { run report "${@:2}" --out "$work/$1"; } # OUT ARGUMENTS...
 fails() { refused "$1" report "${@:2}" --out "$work/x"; }
@@ -14,9 +13,9 @@ says() { # WORDS OUT: the page passes the check, and its verdict begins with WOR
   grep -qF -- "  $1" "$work/stdout" || bad "$2: '$1' is not printed"
 }
 
-page below "$data/long-f32.safetensors" --covariance linear_drift,joint,empirical
+page below "$golden/long-f32.safetensors" --covariance linear_drift,joint,empirical
 says "Met: AP_drop is 0.017" below
-page near "$data/long-f32.safetensors" --covariance joint
+page near "$golden/long-f32.safetensors" --covariance joint
 says "Cannot be said: AP_drop is 0.085" near
 cat >"$work/others.csv" <<'END'
 name,score,drop
@@ -25,7 +24,7 @@ flat,20,0.05
 no score,,0.05
 middle,31.5,0.1
 END
-page above "$data/long-bf16.safetensors" --covariance joint --score 30 --score-name "It's <b>" --others "$work/others.csv" --others-columns name,drop,score
+page above "$golden/long-bf16.safetensors" --covariance joint --score 30 --score-name "It's <b>" --others "$work/others.csv" --others-columns name,drop,score
 says "Not met: AP_drop is 0.145" above
 page=$work/above/report.html
 grep -qE '[0-9.]+ of the [0-9 ]+ tokens of each bucket \(probability [0-9.]+\)' "$page" || bad "no word on how tokens were drawn"
@@ -33,13 +32,13 @@ grep -qF 'A score of 30.00 is below the others&#39; median of 31.50; with AP_dro
 [[ $(grep -o "id=['\"]quadrant-" "$page" | wc -l) -gt 5 ]] || bad "no quadrant as a figure"
 grep -qF "&#39;It&#39;\\&#39;&#39;s &lt;b&gt;&#39;" "$page" || bad "the command is not as a shell reads it"
 # The notes hold the settings.
-page settings "$data/short-bf16.safetensors" --covariance full --pairs sampled:50 --seed 7 --query-position mean --bucket-size 64 --low 0.2 --bias-scale 5
+page settings "$golden/short-bf16.safetensors" --covariance full --pairs sampled:50 --seed 7 --query-position mean --bucket-size 64 --low 0.2 --bias-scale 5
 says "Cannot be said" settings
 for words in 'qkgeom</dt><dd>version ' '<dd>full; ' '<dd>8 of 64 tokens' 'sampled:50 (drawn pairs' 'Seed of draws</dt><dd>7<' '<dd>mean<' 'below 0.20 does' 'context in logits -5 to 5,'; do
   grep -qF -- "$words" "$work/settings/report.html" || bad "the notes do not say '$words'"
 done
 
-PATH=/nowhere run report "$data/short-bf16.safetensors" --out "$work/undrawn"
+PATH=/nowhere run report "$golden/short-bf16.safetensors" --out "$work/undrawn"
 grep -q 'None: gnuplot was not installed' "$work/undrawn/report.html" || bad "a page without figures does not say why"
 [[ -z $(find "$work/undrawn" -name '*.svg') ]] || bad "figures without gnuplot"
 
@@ -60,7 +59,7 @@ text += b" " * (-len(text) % 64)
 open(target, "wb").write(struct.pack("<Q", len(text)) + text + data[8 + size:])
 END
 name="</title><script>alert('1')</script>]]>\"&: {x}" document="--><img src='x' onerror=alert(2)> é"
-python3 -B "$work/rename.py" "$data/long-f32.safetensors" "$work/named.safetensors" "$name" "$document" || bad "rename.py"
+python3 -B "$work/rename.py" "$golden/long-f32.safetensors" "$work/named.safetensors" "$name" "$document" || bad "rename.py"
 page named "$work/named.safetensors" --covariance diagonal
 says "Cannot be said" named
 [[ $(grep -o '<script' "$work/named/report.html" | wc -l) == 2 ]] || bad "a name became a script"
@@ -74,9 +73,9 @@ sys.exit(not (h1.startswith(sys.argv[2]) and sys.argv[3] in cells and any(sys.ar
 END
 
 # Several captures of one model make one report, which names each.
-fails "differs from that of" "$data/long-f32.safetensors" "$work/named.safetensors"
-cp "$data/long-f32.safetensors" "$work/again.safetensors"
-page twice "$data/long-f32.safetensors" "$work/again.safetensors" --covariance diagonal
+fails "differs from that of" "$golden/long-f32.safetensors" "$work/named.safetensors"
+cp "$golden/long-f32.safetensors" "$work/again.safetensors"
+page twice "$golden/long-f32.safetensors" "$work/again.safetensors" --covariance diagonal
 says "Met" twice
 [[ $(grep -c '<h3>Capture ' "$work/twice/report.html") == 2 ]] || bad "not both captures are named"
 
@@ -106,9 +105,9 @@ for width in 1300 420; do
   [[ $(grep -o '<svg viewBox="0 0 420 270"' "$work/dom" | wc -l) == 3 ]] || bad "at $width px it lacks a picture"
 done
 
-fails --others "$data/long-f32.safetensors" --score 3
-fails "is not the capture of an untrained model" "$data/long-f32.safetensors" --untrained "$data/long-f32.safetensors"
-fails --score "$data/long-f32.safetensors" --others "$work/others.csv"
-fails "no column model; --others-columns names those of model, AP_drop and score among name, score, drop" "$data/long-f32.safetensors" --score 3 --others "$work/others.csv"
-fails --others-columns "$data/long-f32.safetensors" --score 3 --others "$work/others.csv" --others-columns name,drop
-fails --bias-scale "$data/long-f32.safetensors" --bias-scale 0
+fails --others "$golden/long-f32.safetensors" --score 3
+fails "is not the capture of an untrained model" "$golden/long-f32.safetensors" --untrained "$golden/long-f32.safetensors"
+fails --score "$golden/long-f32.safetensors" --others "$work/others.csv"
+fails "no column model; --others-columns names those of model, AP_drop and score among name, score, drop" "$golden/long-f32.safetensors" --score 3 --others "$work/others.csv"
+fails --others-columns "$golden/long-f32.safetensors" --score 3 --others "$work/others.csv" --others-columns name,drop
+fails --bias-scale "$golden/long-f32.safetensors" --bias-scale 0

@@ -1,15 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Long contexts from short captures of the bundled model: what short captures of six books predict for 8192 tokens, held
-# against a capture at 8192 tokens of six other books. Run with QKGEOM_BIN and QKGEOM_SOURCE set, in a scratch folder.
+# against a capture at 8192 tokens of six other books.
 set -uo pipefail
-# Sanitizers slow it twentyfold; formats_test runs the same programs under them.
-if grep -q __asan_init "$QKGEOM_BIN/qkgeom-what-if"; then
-  echo "Skipped: with AddressSanitizer in the programs, formats_test runs them on less"
-  exit 77
-fi
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
-model=$QKGEOM_SOURCE/examples/data/kjv-smollm3
+slow_under_asan what-if
 checkpoint=$model/lc-4096-to-8192-step-10
 
 take() { # OUT OPTIONS...
@@ -23,12 +18,12 @@ for tokens in 512 2048; do
   take short-$tokens --max-length 8192 --short $tokens
   run what-if "$work/short-$tokens" --actual "$work/long" --no-figures --out "$work/from-$tokens"
   grep -q 'What if: 8 192 tokens' "$work/stdout" || bad "what-if does not go where --short says: $(cat "$work/stdout")"
-  python3 - "$work/from-$tokens/actual.csv" <<'END' || bad "from $tokens: $(cat "$work/from-$tokens/actual.csv")"
-import csv, sys
-rows = list(csv.DictReader(open(sys.argv[1])))
-assert [r["heads"] for r in rows] == ["24"] * 7
-assert 0.8 <= sum(float(r["in_interval"]) for r in rows) / 7
-for r in rows:
+  python3 - "$work/from-$tokens" <<'END' || bad "from $tokens: $(cat "$work/from-$tokens/actual.csv")"
+from written import *
+actual = rows("actual.csv")
+assert [r["heads"] for r in actual] == ["24"] * 7
+assert 0.8 <= sum(float(r["in_interval"]) for r in actual) / 7
+for r in actual:
     assert float(r["in_interval"]) > 0.7 and float(r["correlation"]) > 0.85, r
     assert float(r["correlation"]) > float(r["correlation_captured"]), r
     assert float(r["same_class"]) > 0.85 > float(r["same_class_captured"]), r
@@ -42,10 +37,9 @@ take short-post --max-length 1024
 run what-if "$work/short-post" --context 8192 --no-figures --out "$work/from-post"
 take short-pre --max-length 1024 --pre-rope
 run what-if "$work/short-pre" --context 8192 --no-figures --out "$work/from-pre"
-python3 - "$work/from-post/what_if.csv" "$work/from-pre/what_if.csv" <<'END' || bad "rows from after the rotation predict something else"
-import csv, sys
-a, b = (list(csv.DictReader(open(f))) for f in sys.argv[1:])
-for x, y in zip(a, b, strict=True):
+python3 - "$work" <<'END' || bad "rows from after the rotation predict something else"
+from written import *
+for x, y in zip(rows("from-post/what_if.csv"), rows("from-pre/what_if.csv"), strict=True):
     for n in ("ap_overall", "ap_drop", "r_k_a"):
         assert abs(float(x[n]) - float(y[n])) < 2e-4, (x["layer"], x["q_head"], n, x[n], y[n])
 END
@@ -57,9 +51,8 @@ import json, sys
 json.dump({"max_position_embeddings": 4096, "original_max_position_embeddings": 512, "rope_scaling": {
     "type": "longrope", "short_factor": [1.0] * 16, "long_factor": [1 + i / 4 for i in range(16)]}}, open(sys.argv[1], "w"))
 END
-model=$model/stage1-step-1000  # without scaling, made for 512 tokens
-scaled() { # OUT TOKENS OPTIONS...
-  run capture --model "$model" --jsonl "$QKGEOM_SOURCE/examples/data/kjv-smollm3/heldout.jsonl" --examples 3 --layers 0 --heads 2 \
+scaled() { # OUT TOKENS OPTIONS...: of a model without scaling, made for 512 tokens
+  run capture --model "$model/stage1-step-1000" --jsonl "$model/heldout.jsonl" --examples 3 --layers 0 --heads 2 \
     --max-length "$2" --sampler all --dtype f32 --out "$work/$1" "${@:3}"
 }
 scaled plain 700 --pre-rope
@@ -68,10 +61,9 @@ for scaling in dynamic:4 yarn:4:512 "longrope:$work/longrope.json"; do
   scaled scaled 700 --rope-scaling "$scaling"
   run heads "$work/scaled" --no-figures --out "$work/actual"
   run what-if "$work/plain" --rope-scaling "$scaling" --no-figures --out "$work/predicted"
-  python3 - "$work/actual/heads.csv" "$work/predicted/predicted/heads.csv" <<'END' || bad "$scaling predicts something else"
-import csv, sys
-a, b = (list(csv.DictReader(open(f))) for f in sys.argv[1:])
-for x, y in zip(a, b, strict=True):
+  python3 - "$work" <<'END' || bad "$scaling predicts something else"
+from written import *
+for x, y in zip(rows("actual/heads.csv"), rows("predicted/predicted/heads.csv"), strict=True):
     for n in ("bias_strength", "mu_q_a", "r_k_a", "score_sd"):
         assert abs(float(x[n]) - float(y[n])) < 2e-5 * (abs(float(x[n])) + 1e-3), (x["q_head"], n, x[n], y[n])
 END
@@ -83,16 +75,15 @@ grep -q '3 documents in this context, 0 as captured' "$work/stdout" || bad "no n
 # The parts of AP_drop add up to it, in every head and in the means; nothing turns in NoPE layers.
 run bands "$work/short-pre" --context 8192 --no-figures --out "$work/bands"
 python3 - "$work/bands" <<'END' || bad "bands: $(head -5 "$work/bands/band_drops.csv")"
-import csv, sys
-folder = sys.argv[1]
-drops = list(csv.DictReader(open(folder + "/band_drops.csv")))
+from written import *
+drops = rows("band_drops.csv")
 for r in drops:
     parts = [float(r[n]) for n in ("often", "about_once", "hardly", "rest")]
     assert abs(sum(parts) - float(r["drop"])) < 1e-9, r
     assert r["rope"] == "1" or all(abs(p) < 1e-12 for p in parts[:3]), r
 assert len({r["rope"] for r in drops}) == 2
 share = {}
-for r in csv.DictReader(open(folder + "/planes.csv")):
+for r in rows("planes.csv"):
     head = r["layer"], r["q_head"]
     share[head] = share.get(head, 0) + float(r["score_variance_share"])
 assert len(share) == 24 and all(abs(s - 1) < 1e-9 for s in share.values())
