@@ -67,18 +67,6 @@ refused "128k has 249 documents, 124 of them English" longbench_pro_to_jsonl "$w
 refused "--lengths" longbench_pro_to_jsonl "$work/benchmark.parquet" "$work/x.jsonl" --lengths 4k
 [[ ! -e $work/x.jsonl ]] || bad "a refused conversion left a file"
 
-# A model that transformers runs, captured in Python: the rows of qkgeom capture.
-if "$python" -c 'import torch, transformers' 2>/dev/null; then
-  mkdir "$work/model" && cp "$model"/stage1-step-250/{config.json,model.safetensors} "$model/tokenizer.json" "$work/model"
-  head -n 2 "$model/heldout.jsonl" >"$work/two.jsonl"
-  convert capture_from_transformers "$work/model" "$work/two.jsonl" "$work/theirs.safetensors" --max-length 128 --dtype float32
-  run capture --model "$work/model" --jsonl "$work/two.jsonl" --max-length 128 --heads all --sampler all --dtype f32 --out "$work/ours"
-  check near "$work/ours" "$work/theirs.safetensors"
-  run heads "$work/theirs.safetensors" --out "$work/of-theirs"
-else
-  echo "not tested: capture_from_transformers.py, $python has no torch and transformers (QKGEOM_PYTHON names another)"
-fi
-
 # Bad input gives one sentence and status 2.
 refused "no such capture" capture_to_parquet "$work/nowhere" "$work/x"
 refused "l00h00q" parquet_to_capture "$work/nowhere" "$work/x.safetensors"
