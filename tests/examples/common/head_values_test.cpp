@@ -71,7 +71,8 @@ TEST(model_columns, table) {
   ASSERT_EQ(table.rows(), columns.size());
   for (std::size_t i = 0; i < columns.size(); ++i) {
     EXPECT_EQ(table.column("column")[i], columns[i].column);
-    EXPECT_EQ(table.numbers("mean_abs")[i], columns[i].mean_abs.value);
+    for (const auto& [name, number] : {std::pair("mean", columns[i].mean), {"mean_abs", columns[i].mean_abs}})
+      EXPECT_EQ(table.numbers(name)[i], number.value) << columns[i].column;
   }
 }
 
@@ -92,6 +93,7 @@ TEST(model_columns, layer_means_have_errors_of_their_own) {
   }
   const auto table = test::written(layers_table(report));
   ASSERT_EQ(table.rows(), 2u);
+  EXPECT_EQ(table.numbers("heads"), (std::vector<double>{2, 2}));
   EXPECT_EQ(table.numbers("mu_q_a"), (std::vector<double>{-1, 5}));
   EXPECT_EQ(table.numbers("mu_q_a_head_error"), (std::vector<double>{2, 3}));
   EXPECT_TRUE(std::isnan(table.numbers("mu_q_a_error")[0]));  // the geometry was not found again without documents
