@@ -33,6 +33,13 @@ prepare() {
   cmake --build --preset native --target qkgeom-program "${@/#/qkgeom-}"
 }
 
+# evaluate CONDITIONS FOLDER OPTIONS...: runs qkgeom evaluate, unless an earlier run did under these conditions.
+evaluate() {
+  if cmp -s "$1" "$2/conditions.json"; then echo "$2 has these conditions"; return; fi
+  "$bin/qkgeom" evaluate --conditions "$1" --out "$2" "${@:3}"
+  cp "$1" "$2/conditions.json"
+}
+
 # The bundled model's checkpoints in the order of training.
 checkpoints=(stage1-step-40 stage1-step-250 stage1-step-1000 stage2-step-1400 stage3-step-150
              lc-512-to-4096-step-80 lc-4096-to-8192-step-10)

@@ -20,13 +20,8 @@ step "Choosing heads"
 "$bin/qkgeom" choose-heads "$out/capture" --out "$out/choice"
 
 step "Evaluating the model, unchanged and with each set of heads changed"
-if cmp -s "$out/choice/conditions.json" "$out/evaluation/conditions.json"; then
-  echo "$out/evaluation has these conditions"
-else
-  "$bin/qkgeom" evaluate --model "$model" --jsonl "$data/heldout.jsonl" --max-length $length --conditions "$out/choice/conditions.json" \
-    --records "$data/records.json" --distances 409,1843 --trials 20 --out "$out/evaluation"
-  cp "$out/choice/conditions.json" "$out/evaluation/conditions.json"
-fi
+evaluate "$out/choice/conditions.json" "$out/evaluation" --model "$model" --jsonl "$data/heldout.jsonl" --max-length $length \
+  --records "$data/records.json" --distances 409,1843 --trials 20
 
 step "Effects"
 "$bin/qkgeom" interventions "$out/evaluation" --out "$out/effects"

@@ -21,11 +21,8 @@ for model in "${models[@]}"; do
   "$bin/qkgeom" capture --model "$model" --jsonl "$texts" --examples "$short" --max-length $((length > 2048 ? 1024 : length / 2)) \
     --dtype "${DTYPE:-f32}" --sampler all --pre-rope --out "$out/$name/short" --resume
   "$bin/qkgeom" bands "$out/$name/short" --context "$length" --conditions --random 2 ${EACH---each-plane} --no-figures --out "$out/$name/bands"
-  if ! cmp -s "$out/$name/bands/conditions.json" "$out/$name/evaluation/conditions.json"; then
-    "$bin/qkgeom" evaluate --model "$model" --jsonl "$texts" --skip-examples "$short" --examples "${DOCUMENTS:-8}" --max-length "$length" \
-      --conditions "$out/$name/bands/conditions.json" --dtype "${DTYPE:-f32}" --out "$out/$name/evaluation"
-    cp "$out/$name/bands/conditions.json" "$out/$name/evaluation/conditions.json"
-  fi
+  evaluate "$out/$name/bands/conditions.json" "$out/$name/evaluation" --model "$model" --jsonl "$texts" --skip-examples "$short" \
+    --examples "${DOCUMENTS:-8}" --max-length "$length" --dtype "${DTYPE:-f32}"
   "$bin/qkgeom" interventions "$out/$name/evaluation" --table "$out/$name/bands/plane_sets.csv" \
     --columns ap_drop,winner_8,matched_8,reach --out "$out/$name/effects"
 done

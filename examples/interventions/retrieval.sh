@@ -32,14 +32,8 @@ awk -F, 'FNR == 1 { split("", at); for (i = 1; i <= NF; ++i) at[$i] = i; next }
 step "Choosing heads, and evaluating the model without each set of them"
 "$bin/qkgeom" choose-heads "$out/softmax" --rankings drop_high,bias_high --table "$out/ranked.csv" --columns "${RANK:-kept},far_mass" \
   --interventions ablate --random 2 --out "$out/choice"
-if cmp -s "$out/choice/conditions.json" "$out/evaluation/conditions.json"; then
-  echo "$out/evaluation has these conditions"
-else
-  "$bin/qkgeom" evaluate --model "$model" --jsonl "$texts" --skip-examples "$short" --examples "${DOCUMENTS:-6}" --max-length "${LENGTH:-6600}" \
-    --conditions "$out/choice/conditions.json" --records "$data/records.json" --distances 512,2048,6000 --trials "${TRIALS:-12}" \
-    --dtype "${DTYPE:-f32}" --out "$out/evaluation"
-  cp "$out/choice/conditions.json" "$out/evaluation/conditions.json"
-fi
+evaluate "$out/choice/conditions.json" "$out/evaluation" --model "$model" --jsonl "$texts" --skip-examples "$short" --examples "${DOCUMENTS:-6}" \
+  --max-length "${LENGTH:-6600}" --records "$data/records.json" --distances 512,2048,6000 --trials "${TRIALS:-12}" --dtype "${DTYPE:-f32}"
 
 step "Effects"
 "$bin/qkgeom" interventions "$out/evaluation" --out "$out/effects"
