@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What `qkgeom what-if`, `bands`, `grip` and `export` compute, from the sources of these programs.
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/variant.h>
 
 #include "arguments.hpp"
@@ -41,37 +42,43 @@ void warn(const std::vector<std::string>& sentences) {
     if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 3) != 0) throw nb::python_error();
 }
 
-nb::tuple what_if_of(const std::vector<std::string>& paths, const buckets_argument& buckets,
-                     const std::vector<std::string>& covariance, const std::string& pairs, std::uint64_t seed,
-                     const std::vector<std::pair<index_t, index_t>>& heads, index_t context,
-                     std::optional<double> rope_theta, const std::string& rope_scaling, index_t keep_first) {
+auto what_if_of(const std::vector<std::string>& paths, const buckets_argument& buckets,
+                const std::vector<std::string>& covariance, const std::string& pairs, std::uint64_t seed,
+                const std::vector<std::pair<index_t, index_t>>& heads, index_t context,
+                std::optional<double> rope_theta, const std::string& rope_scaling, index_t keep_first) {
   const auto a = arguments_of(paths, buckets, covariance, pairs, seed, heads);
   const programs::what_if_arguments choice{context, {rope_theta, rope_scaling}, keep_first, {}};
   const auto p = run_alone([&] { return programs::predict(a, programs::with_arguments({}, a), choice); });
   warn(p.warnings);
-  return nb::make_tuple(table(programs::what_if_table(p)), table(programs::self_check_table(p)),
-                        table(programs::stationarity_table(p)), p.captured.report, p.predicted.report);
+  return std::tuple(table(programs::what_if_table(p)), table(programs::self_check_table(p)),
+                    table(programs::stationarity_table(p)), p.captured.report, p.predicted.report);
 }
 
-nb::tuple bands_of(const std::vector<std::string>& paths, const buckets_argument& buckets,
-                   const std::vector<std::string>& covariance, std::uint64_t seed,
-                   const std::vector<std::pair<index_t, index_t>>& heads, index_t context, index_t keep_first) {
+auto bands_of(const std::vector<std::string>& paths, const buckets_argument& buckets,
+              const std::vector<std::string>& covariance, std::uint64_t seed,
+              const std::vector<std::pair<index_t, index_t>>& heads, index_t context, index_t keep_first) {
   const auto a = arguments_of(paths, buckets, {covariance.at(0)}, "all", seed, heads);
   const auto found = run_alone([&] { return programs::find_bands(a, {.context = context, .keep_first = keep_first}); });
-  return nb::make_tuple(table(programs::drops_table(found)), table(programs::planes_table(found)),
-                        table(programs::scores_table(found)));
+  return std::tuple(table(programs::drops_table(found)), table(programs::planes_table(found)),
+                    table(programs::scores_table(found)));
 }
 
-nb::tuple grip_of(const std::vector<std::string>& paths, std::uint64_t seed,
-                  const std::vector<std::pair<index_t, index_t>>& heads, const programs::grip_arguments& choice) {
+auto grip_of(const std::vector<std::string>& paths, std::uint64_t seed,
+             const std::vector<std::pair<index_t, index_t>>& heads, index_t context, std::optional<double> rope_theta,
+             const std::string& rope_scaling, index_t near, index_t queries, const std::vector<std::string>& actual) {
   const auto a = arguments_of(paths, {}, {"joint"}, "all", seed, heads);
+  const programs::grip_arguments choice{.context = context,
+                                        .near = near,
+                                        .queries = queries,
+                                        .embedding = {rope_theta, rope_scaling},
+                                        .actual = {actual.begin(), actual.end()}};
   const auto found = run_alone([&] { return programs::find_grip(a, choice); });
   std::vector<std::string> notes;
   for (const auto& n : found.whole.report.notes) notes.push_back(n.text);
   warn(notes);
-  return nb::make_tuple(table(programs::grip_table(found)), table(programs::grip_heads_table(found)),
-                        table(programs::reach_table(found)), table(programs::stability_table(found)),
-                        table(programs::grip_check_table(found)));
+  return std::tuple(table(programs::grip_table(found)), table(programs::grip_heads_table(found)),
+                    table(programs::reach_table(found)), table(programs::stability_table(found)),
+                    table(programs::grip_check_table(found)));
 }
 
 void export_to(const std::vector<std::string>& paths, const std::string& format, const std::string& folder,
@@ -100,35 +107,12 @@ void export_to(const std::vector<std::string>& paths, const std::string& format,
 void bind_programs(nb::module_& m) {
   m.def("what_if", &what_if_of, nb::arg("paths"), nb::arg("buckets").none(), nb::arg("covariance"), nb::arg("pairs"),
         nb::arg("seed"), nb::arg("heads"), nb::arg("context"), nb::arg("rope_theta").none(), nb::arg("rope_scaling"),
-        nb::arg("keep_first"),
-        nb::sig("def what_if(paths: list[str], buckets: int | collections.abc.Sequence[int] | None, covariance: "
-                "list[str], pairs: str, seed: int, heads: list[tuple[int, int]], context: int, rope_theta: float | "
-                "None, rope_scaling: str, keep_first: int) -> tuple[Table, Table, Table, Report, Report]"),
-        "Tables of `qkgeom what-if`, and the report as captured and as predicted.");
-  m.def(
-      "bands", &bands_of, nb::arg("paths"), nb::arg("buckets").none(), nb::arg("covariance"), nb::arg("seed"),
-      nb::arg("heads"), nb::arg("context"), nb::arg("keep_first"),
-      nb::sig("def bands(paths: list[str], buckets: int | collections.abc.Sequence[int] | None, covariance: list[str], "
-              "seed: int, heads: list[tuple[int, int]], context: int, keep_first: int) -> tuple[Table, Table, Table]"),
-      "Tables of `qkgeom bands`.");
-  m.def(
-      "grip",
-      [](const std::vector<std::string>& paths, std::uint64_t seed,
-         const std::vector<std::pair<index_t, index_t>>& heads, index_t context, std::optional<double> rope_theta,
-         const std::string& rope_scaling, index_t near, index_t queries, const std::vector<std::string>& actual) {
-        return grip_of(paths, seed, heads,
-                       {.context = context,
-                        .near = near,
-                        .queries = queries,
-                        .embedding = {rope_theta, rope_scaling},
-                        .actual = {actual.begin(), actual.end()}});
-      },
-      nb::arg("paths"), nb::arg("seed"), nb::arg("heads"), nb::arg("context"), nb::arg("rope_theta").none(),
-      nb::arg("rope_scaling"), nb::arg("near"), nb::arg("queries"), nb::arg("actual"),
-      nb::sig("def grip(paths: list[str], seed: int, heads: list[tuple[int, int]], context: int, rope_theta: float | "
-              "None, rope_scaling: str, near: int, queries: int, actual: list[str]) -> tuple[Table, Table, Table, "
-              "Table, Table]"),
-      "Tables of `qkgeom grip`.");
+        nb::arg("keep_first"), "Tables of `qkgeom what-if`, and the report as captured and as predicted.");
+  m.def("bands", &bands_of, nb::arg("paths"), nb::arg("buckets").none(), nb::arg("covariance"), nb::arg("seed"),
+        nb::arg("heads"), nb::arg("context"), nb::arg("keep_first"), "Tables of `qkgeom bands`.");
+  m.def("grip", &grip_of, nb::arg("paths"), nb::arg("seed"), nb::arg("heads"), nb::arg("context"),
+        nb::arg("rope_theta").none(), nb::arg("rope_scaling"), nb::arg("near"), nb::arg("queries"), nb::arg("actual"),
+        "Tables of `qkgeom grip`.");
   m.def("export_to", &export_to, nb::arg("paths"), nb::arg("format"), nb::arg("folder"), nb::arg("texts"),
         nb::arg("sink"), nb::arg("recent"), "Writes the files of `qkgeom export`.");
 }
