@@ -9,7 +9,7 @@
 namespace qkgeom::examples::style {
 
 std::string hex(colour c, unsigned alpha) {
-  char text[12];
+  char text[18];
   if (alpha > 0)
     std::snprintf(text, sizeof text, "#%02x%06x", alpha, c);
   else
