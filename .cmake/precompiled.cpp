@@ -6,6 +6,7 @@
 #include "qkgeom/core/detail/utf8.hpp"
 #include "qkgeom/geometry/detail/complement_of.hpp"
 #include "qkgeom/geometry/detail/planar_rotation_of.hpp"
+#include "qkgeom/linalg/detail/needles.hpp"
 #include "qkgeom/model/detail/query_model_of.hpp"
 #include "qkgeom/planted/detail/planted_head.hpp"
 #include "qkgeom/plasticity/detail/merge.hpp"

@@ -20,6 +20,7 @@
 #include "tests/backend/compared_contexts.hpp"
 #include "tests/common/refusal.hpp"
 #include "tests/plasticity/pair_oracle.hpp"
+#include "tests/rotary/compared_grip.hpp"
 #include "tests/stats/moments_oracle.hpp"
 
 namespace {
@@ -284,6 +285,11 @@ TEST(thrust_context, results_do_not_depend_on_the_thread_count) {
 TEST(thrust_context, observed_queries_in_f64_and_of_extreme_sizes) {
   omp_context omp{thrust::omp::par};
   test::expect_f64_where_it_is_needed(omp);
+}
+
+TEST(thrust_context, grip_is_the_cpus) {
+  omp_context omp{thrust::omp::par, {.threads = 2}};
+  test::expect_grip_of_cpu(test::grip_on(omp));
 }
 
 // A context of the host takes no views of device memory: they are different types.

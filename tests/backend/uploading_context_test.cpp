@@ -17,6 +17,7 @@
 #include "qkgeom/report/analyse.hpp"
 #include "tests/backend/compared_contexts.hpp"
 #include "tests/common/data_files.hpp"
+#include "tests/rotary/compared_grip.hpp"
 
 namespace {
 
@@ -139,6 +140,12 @@ TYPED_TEST(uploading, gives_what_the_context_behind_it_gives) {
                 empirical_profile(c.near, layer, uniform_buckets{150}, 1000));
     EXPECT_EQ(c.far.memory().so_far().held, 0);
   }
+}
+
+TEST(uploading_context, grip_is_the_cpus) {
+  both_contexts c;
+  test::expect_grip_of_cpu(test::grip_on(c.uploading));
+  EXPECT_EQ(c.far.memory().so_far().held, 0);
 }
 
 TEST(uploading_context, weights_of_the_host_alone_are_summed_there) {

@@ -10,6 +10,7 @@ call() {
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/geometry/planar_rotation.hpp"
 #include "qkgeom/plasticity/profile.hpp"
+#include "qkgeom/rotary/grip.hpp"
 using namespace qkgeom;
 struct mine {
   static constexpr memory_space space = memory_space::host;
@@ -58,4 +59,5 @@ call nothing "${statements[@]}" || { cat errors.txt; exit 1; }
 refused symmetric_eigen solves_symmetric "${statements[@]}"
 refused moments sums_moments "${statements[0]}"
 refused gaussian_pairs sums_pairs "${statements[4]}"
-echo "7 calls over a context without a primitive refused, each by one error"
+refused score_needles scores_needles 'grip(ctx, as_layer(head), {}, {}, {});'   # which is never there
+echo "8 calls over a context without a primitive refused, each by one error"

@@ -20,6 +20,7 @@
 #include "qkgeom/rotary/rotation_between.hpp"
 #include "tests/backend/compared_contexts.hpp"
 #include "tests/common/refusal.hpp"
+#include "tests/rotary/compared_grip.hpp"
 
 namespace {
 
@@ -175,6 +176,24 @@ TEST_F(on_gpu, rows_rotate_as_on_the_host) {
   cuda_kernels::check(cudaMemcpy(found.data(), y.view().data, found.size() * sizeof(float), cudaMemcpyDeviceToHost),
                       "cudaMemcpy");
   for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], want[i], 1e-6 * (1 + std::abs(want[i]))) << i;
+}
+
+TEST_F(on_gpu, grip_is_the_cpus) {
+  cuda_context gpu{{.stream = stream}};
+  test::expect_grip_of_cpu([&]<class T>(const test::grip_rows<T>& rows, const std::optional<captured_rope>& rope,
+                                        const vector_view<const std::int32_t>& tokens, const grip_options& options,
+                                        bool counted) {
+    const auto here = rows.layer();
+    const on_device<T> q(rows.q), k(rows.k);
+    const on_device<std::int32_t> at(rows.position), of(rows.document);
+    const auto far = [](const on_device<T>& x, const tensor_view<const T>& same) {
+      return tensor_view<const T, device>{x.view().data, same.rows,       same.heads,
+                                          same.dim,      same.row_stride, same.head_stride};
+    };
+    const layer_view<T, device> layer{far(q, here.q), at.view(), of.view(),         far(k, here.k),
+                                      at.view(),      of.view(), here.key_of_query, here.window};
+    return counted ? counted_grip(gpu, layer, rope, tokens, options) : grip(gpu, layer, rope, tokens, options);
+  });
 }
 
 TEST_F(on_gpu, the_pair_kernel_errs_by_at_most_1e_5_and_fast_products_by_what_is_stated) {

@@ -9,6 +9,7 @@
 #include "qkgeom/context/row_rotation.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/core/thread_pool.hpp"
+#include "qkgeom/linalg/needles.hpp"
 #include "qkgeom/linalg/symmetric.hpp"
 
 namespace qkgeom {
@@ -93,6 +94,16 @@ class cpu_context {
     for_each(x.rows, [&](index_t i) {
       for (index_t s = 0; s < slot.slots(); ++s) slot.at(i, s);
     });
+  }
+
+  /// Scores the needles of documents against their other keys, for each query head: rows q (n_q, query heads, d) and k
+  /// (n, key heads, d) from before the rotary embedding, which `plan` rotates. Products are f32. Gives the scores of
+  /// each document and head to `each`. A thread holds the scores of one document and key head.
+  template <class T>
+  void score_needles(const tensor_view<const T>& q, const tensor_view<const T>& k,
+                     const std::vector<index_t>& key_of_query, const needle_plan& plan,
+                     const std::vector<needle_document>& documents, const needle_sink& each) {
+    linalg::score_needles(*this, q, k, key_of_query, plan, documents, each);
   }
 
  private:

@@ -75,6 +75,14 @@ class cuda_context : public thrust_kernels::primitives<cuda_kernels::policy, cud
                                          const keys_by_document& groups, const std::vector<empirical_problem>& problems,
                                          std::optional<pair_precision> precision = {});
 
+  /// See cpu_context::score_needles. Products are cuBLAS's.
+  template <class T>
+  void score_needles(const tensor_view<const T, space>& q, const tensor_view<const T, space>& k,
+                     const std::vector<index_t>& key_of_query, const needle_plan& plan,
+                     const std::vector<needle_document>& documents, const needle_sink& each) {
+    base::score_needles(q, k, key_of_query, plan, documents, each, cuda_kernels::multiply_by_gemm{handles_.get()});
+  }
+
  private:
   using typename base::device_type;
   using launcher_type = cuda_kernels::launcher<device_type>;

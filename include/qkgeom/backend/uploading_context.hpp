@@ -100,6 +100,15 @@ class uploading_context {
     return remote_->empirical_pairs(queries.view, keys.view, groups, problems, precision);
   }
 
+  /// See cpu_context::score_needles.
+  template <class T>
+  void score_needles(const tensor_view<const T>& q, const tensor_view<const T>& k,
+                     const std::vector<index_t>& key_of_query, const needle_plan& plan,
+                     const std::vector<needle_document>& documents, const needle_sink& each) {
+    const auto queries = upload(q), keys = upload(k);
+    remote_->score_needles(queries.view, keys.view, key_of_query, plan, documents, each);
+  }
+
  private:
   using memory = std::remove_cvref_t<decltype(std::declval<Context&>().memory())>;
   static constexpr memory_space remote_space = memory::space;

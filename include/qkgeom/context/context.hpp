@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "qkgeom/context/needle_scores.hpp"
 #include "qkgeom/context/pair_problem.hpp"
 #include "qkgeom/context/row_moments.hpp"
 #include "qkgeom/context/row_rotation.hpp"
@@ -82,6 +83,14 @@ concept rotates_rows = requires(C& ctx, const tensor_view<const float, C::space>
                                 const vector_view<const std::int32_t, C::space>& position, const row_rotation& rotation,
                                 const tensor_view<float, C::space>& y) {
   ctx.rotate_rows(x, position, rotation, position, y);
+};
+
+/// A context that scores needles: see cpu_context::score_needles. Grip alone needs it.
+template <class C>
+concept scores_needles = runs_host_work<C> &&
+    requires(C& ctx, const tensor_view<const float, C::space>& x, const std::vector<index_t>& heads,
+             const needle_plan& plan, const std::vector<needle_document>& documents, const needle_sink& each) {
+  ctx.score_needles(x, x, heads, plan, documents, each);
 };
 
 /// A backend that runs analyses. `C::space` is the memory of its views. The primitives accept every element type, not

@@ -78,37 +78,23 @@ struct head_grip {
 /// number of far keys above is then beta-binomial. If keys are exchangeable, so that nothing rotates, the expectation
 /// is exact for any needle: (near - nearest) / n for the winner and the top 1 (docs/mathematics.md, Grip and reach).
 /// Where no far key is above, a generalised Pareto tail says what longer contexts may hold; the value's error holds the
-/// difference that it makes. `token` (n_k) are the tokens of the keys; empty: there are no matched needles. Documents
-/// of at most near + first tokens have no case. Costs two products of `queries` rows with all rows of a document per
-/// length. Reads rows in host memory. Throws `error` if shapes or options do not agree, or if a document lacks a key.
-template <context Context, class T>
-std::vector<head_grip> grip(Context& ctx, const layer_view<T>& before, const std::optional<captured_rope>& rope,
-                            const vector_view<const std::int32_t>& token, const grip_options& options);
+/// difference that it makes. `token` (n_k) are the tokens of the keys, in host memory; empty: there are no matched
+/// needles. Documents of at most near + first tokens have no case. Costs two products of `queries` rows with all rows
+/// of a document per length. Throws `error` if shapes or options do not agree, or if a document lacks a key.
+template <scores_needles Context, class T>
+std::vector<head_grip> grip(Context& ctx, const layer_view<T, Context::space>& before,
+                            const std::optional<captured_rope>& rope, const vector_view<const std::int32_t>& token,
+                            const grip_options& options);
 
 /// Counts the same on rows that entered q.k, in documents that are long enough; matched needles stand at their own
 /// distances. Each document counts up to the largest length that `queries` of its positions have before them. Rows from
 /// before the rotary embedding are rotated by `rope` first.
-template <context Context, class T>
-std::vector<head_grip> counted_grip(Context& ctx, const layer_view<T>& rows, const std::optional<captured_rope>& rope,
+template <scores_needles Context, class T>
+std::vector<head_grip> counted_grip(Context& ctx, const layer_view<T, Context::space>& rows,
+                                    const std::optional<captured_rope>& rope,
                                     const vector_view<const std::int32_t>& token, const grip_options& options);
 
 namespace detail {
-
-/// A query of a document whose needle is looked at.
-struct grip_case {
-  index_t row = 0, at = 0;             ///< row in the layer, position
-  bool winner = false;                 ///< its winner counts
-  index_t match = -1;                  ///< position of its matched needle; -1: none
-  std::vector<double> distance{};      ///< (bins) drawn for the matched needle
-  std::vector<vector_rotation> far{};  ///< (bins) rotations of the needle to them
-};
-
-/// A document: its keys [begin, begin + tokens) and its cases.
-struct grip_document {
-  index_t begin = 0, tokens = 0;
-  index_t longest = 0;  ///< largest length at which it counts
-  std::vector<grip_case> cases{};
-};
 
 /// Sums over the cases of a document by slot: (kinds, lengths, tops), then the bins of distance.
 struct grip_slot {
@@ -117,17 +103,14 @@ struct grip_slot {
 };
 using grip_sums = std::vector<grip_slot>;
 
-/// Distances of the far keys and the rotations to them, for all documents of a layer. Shell i lies between lengths i -
-/// 1 and i.
+/// The documents that count and their needles, whose `slot` is a kind or 2 + a bin of distance. A shell lies between
+/// two lengths.
 struct grip_plan {
   grip_options options;
-  index_t seen = 0;                           ///< keys before a query that it sees
-  index_t far_keys = 0;                       ///< of the longest document
-  std::vector<double> weight{};               ///< (shells) number of far keys
-  std::vector<vector_rotation> far{}, own{};  ///< (shells, far_keys); (positions)
-  std::vector<vector_rotation> sinks{};       ///< (lengths, first)
+  index_t seen = 0;  ///< keys before a query that it sees
+  needle_plan needles{};
+  std::vector<needle_document> documents{};
 
-  index_t near() const { return std::min(options.near, seen); }
   std::size_t bins() const { return options.distances.empty() ? 0 : options.distances.size() - 1; }
   std::size_t slot(needle_kind kind, std::size_t length, std::size_t top) const {
     return (static_cast<std::size_t>(kind) * options.lengths.size() + length) * options.tops.size() + top;
@@ -135,20 +118,13 @@ struct grip_plan {
   std::size_t first_bin() const { return 2 * options.lengths.size() * options.tops.size(); }
 };
 
-/// Returns the documents and their cases. Throws `error` if a document lacks a key.
-QKGEOM_INLINE std::vector<grip_document> grip_documents(const std::array<vector_view<const std::int32_t>, 2>& position,
-                                                        const std::array<vector_view<const std::int32_t>, 2>& document,
-                                                        const vector_view<const std::int32_t>& token,
-                                                        const captured_rope& rope, bool counted,
-                                                        const grip_options& options);
-QKGEOM_INLINE grip_plan plan_grip(const std::vector<grip_document>& documents, const std::optional<index_t>& window,
+/// Throws `error` if a document lacks a key.
+QKGEOM_INLINE grip_plan plan_grip(const std::array<vector_view<const std::int32_t>, 2>& position,
+                                  const std::array<vector_view<const std::int32_t>, 2>& document,
+                                  const vector_view<const std::int32_t>& token, const std::optional<index_t>& window,
                                   const captured_rope& rope, bool counted, const grip_options& options);
-/// Returns the sums of a document for each query head: q (heads, cases, d), k (tokens, d).
-QKGEOM_INLINE std::vector<grip_sums> predicted_cases(const grip_plan& plan, const grip_document& document,
-                                                     const std::vector<float>& q, const std::vector<float>& k,
-                                                     index_t d);
-QKGEOM_INLINE std::vector<grip_sums> counted_cases(const grip_plan& plan, const grip_document& document,
-                                                   const std::vector<float>& q, const std::vector<float>& k, index_t d);
+/// Returns the sums of a document for a query head: predicted from far keys, or counted where the plan has none.
+QKGEOM_INLINE grip_sums sums_of(const grip_plan& plan, const needle_document& document, const needle_scores& found);
 /// Returns P(B <= free) of the number B of n far keys above the needle, beta-binomial. `far`: expected number of the
 /// m + 1 gaps that lie above the needle; `square`: sum over keys of the square of their gaps' share above. A gap counts
 /// with a weight of Dirichlet(1, ..., 1), so that the share of far keys above has mean far / (m + 1) and variance
@@ -156,37 +132,23 @@ QKGEOM_INLINE std::vector<grip_sums> counted_cases(const grip_plan& plan, const 
 QKGEOM_INLINE double share_free(index_t free, double n, double m, double far, double square);
 QKGEOM_INLINE head_grip grip_of(const grip_plan& plan, const std::vector<grip_sums>& documents);
 
-template <context Context, class T>
-std::vector<head_grip> grip_of_layer(Context& ctx, const layer_view<T>& rows, const std::optional<captured_rope>& rope,
-                                     bool counted, const vector_view<const std::int32_t>& token,
-                                     const grip_options& options) {
+template <scores_needles Context, class T>
+std::vector<head_grip> grip_of_layer(Context& ctx, const layer_view<T, Context::space>& rows,
+                                     const std::optional<captured_rope>& rope, bool counted,
+                                     const vector_view<const std::int32_t>& token, const grip_options& options) {
   check_shapes(rows);
   require(token.size == 0 || token.size == rows.k.rows, "grip: ", token.size, " tokens for ", rows.k.rows, " keys");
   const captured_rope applied = rope.value_or(captured_rope{.style = "half", .rotary_dim = 0, .inv_freq = {}});
   require(applied.first + 2 * std::ssize(applied.inv_freq) <= rows.k.dim, "grip: the rotary embedding rotates ",
           2 * applied.inv_freq.size(), " coordinates of heads of ", rows.k.dim);
-  const auto documents = grip_documents({rows.q_position, rows.k_position}, {rows.q_document, rows.k_document}, token,
-                                        applied, counted, options);
-  const auto plan = plan_grip(documents, rows.window, applied, counted, options);
-  const index_t d = rows.k.dim;
-  std::vector<std::vector<grip_sums>> sums(rows.key_of_query.size(), std::vector<grip_sums>(documents.size()));
-  const auto add = [d](std::vector<float>& to, const T* row) {
-    for (index_t c = 0; c < d; ++c) to.push_back(static_cast<float>(row[c]));
-  };
-  ctx.for_each(static_cast<index_t>(documents.size()) * rows.k.heads, [&](index_t i) {
-    const auto e = static_cast<std::size_t>(i / rows.k.heads);
-    const auto& document = documents[e];
-    std::vector<float> q, k;
-    std::vector<std::size_t> heads;
-    for (index_t t = 0; t < document.tokens; ++t) add(k, rows.k.head(i % rows.k.heads).row(document.begin + t));
-    for (std::size_t h = 0; h < rows.key_of_query.size(); ++h)
-      if (rows.key_of_query[h] == i % rows.k.heads) {
-        heads.push_back(h);
-        for (const auto& c : document.cases) add(q, rows.q.head(static_cast<index_t>(h)).row(c.row));
-      }
-    auto found = counted ? counted_cases(plan, document, q, k, d) : predicted_cases(plan, document, q, k, d);
-    for (std::size_t j = 0; j < heads.size(); ++j) sums[heads[j]][e] = std::move(found[j]);
-  });
+  const auto q_position = ctx.host_copy(rows.q_position), k_position = ctx.host_copy(rows.k_position),
+             q_document = ctx.host_copy(rows.q_document), k_document = ctx.host_copy(rows.k_document);
+  const auto plan = plan_grip({q_position.view(), k_position.view()}, {q_document.view(), k_document.view()}, token,
+                              rows.window, applied, counted, options);
+  std::vector<std::vector<grip_sums>> sums(rows.key_of_query.size(), std::vector<grip_sums>(plan.documents.size()));
+  ctx.score_needles(
+      rows.q, rows.k, rows.key_of_query, plan.needles, plan.documents,
+      [&](index_t e, index_t h, const needle_scores& found) { sums[h][e] = sums_of(plan, plan.documents[e], found); });
   std::vector<head_grip> result;
   for (const auto& head : sums) result.push_back(grip_of(plan, head));
   return result;
@@ -194,14 +156,16 @@ std::vector<head_grip> grip_of_layer(Context& ctx, const layer_view<T>& rows, co
 
 }  // namespace detail
 
-template <context Context, class T>
-std::vector<head_grip> grip(Context& ctx, const layer_view<T>& before, const std::optional<captured_rope>& rope,
-                            const vector_view<const std::int32_t>& token, const grip_options& options) {
+template <scores_needles Context, class T>
+std::vector<head_grip> grip(Context& ctx, const layer_view<T, Context::space>& before,
+                            const std::optional<captured_rope>& rope, const vector_view<const std::int32_t>& token,
+                            const grip_options& options) {
   return detail::grip_of_layer(ctx, before, rope, false, token, options);
 }
 
-template <context Context, class T>
-std::vector<head_grip> counted_grip(Context& ctx, const layer_view<T>& rows, const std::optional<captured_rope>& rope,
+template <scores_needles Context, class T>
+std::vector<head_grip> counted_grip(Context& ctx, const layer_view<T, Context::space>& rows,
+                                    const std::optional<captured_rope>& rope,
                                     const vector_view<const std::int32_t>& token, const grip_options& options) {
   return detail::grip_of_layer(ctx, rows, rope, true, token, options);
 }

@@ -12,8 +12,6 @@
 #include <vector>
 
 #include "qkgeom/core/random.hpp"
-#include "qkgeom/linalg/products.hpp"
-#include "qkgeom/linalg/scores.hpp"
 #include "qkgeom/rotary/grip.hpp"
 
 namespace qkgeom::detail {
@@ -46,11 +44,48 @@ inline std::vector<index_t> matched_needles(const std::int32_t* token, index_t t
   return match;
 }
 
-QKGEOM_INLINE std::vector<grip_document> grip_documents(const std::array<vector_view<const std::int32_t>, 2>& position,
-                                                        const std::array<vector_view<const std::int32_t>, 2>& document,
-                                                        const vector_view<const std::int32_t>& token,
-                                                        const captured_rope& rope, bool counted,
-                                                        const grip_options& options) {
+/// A query of a document that was drawn.
+struct grip_query {
+  index_t row, at;  ///< row in the layer; position
+  bool wins;        ///< its winner counts
+  index_t match;    ///< position of its matched needle; -1: none
+};
+
+/// Adds a query and its needles to a document. A matched needle is moved to a distance of each bin; in documents that
+/// are counted it stands at its own, if they are long enough.
+inline void add_query(grip_plan& plan, needle_document& one, std::int32_t number, bool counted,
+                      const grip_query& query) {
+  const auto& o = plan.options;
+  auto& to = plan.needles;
+  const auto add = [&, n = std::ssize(one.row)](index_t key, index_t moved, index_t most, std::size_t slot) {
+    one.needles.push_back({n, key, moved, most, static_cast<index_t>(slot)});
+  };
+  one.row.push_back(query.row);
+  one.at.push_back(query.at);
+  const index_t distance = query.at - query.match;
+  index_t most = -1;
+  for (const index_t top : o.tops) most = std::max(most, top - 1);
+  if (query.wins && to.near > to.nearest) add(-1, -1, most, 0);
+  if (query.match < 0) return;
+  if (distance <= to.near) add(query.match, -1, most, 1);
+  const random_stream draws{o.seed, static_cast<std::uint32_t>(number), 0, draw::grip_distance};
+  for (std::size_t b = 0; b < plan.bins(); ++b) {
+    const index_t begin = o.distances[b], end = o.distances[b + 1];
+    if (counted) {
+      if (begin <= distance && distance < end && distance <= o.lengths.back() && one.windows.size() == o.lengths.size())
+        add(query.match, -1, distance <= plan.seen ? o.reach_top - 1 : -1, 2 + b);
+      continue;
+    }
+    const auto i = static_cast<std::uint64_t>(query.at) * o.distances.size() + b;
+    const double moved = static_cast<double>(begin) + static_cast<double>(end - begin) * draws.uniform(i);
+    add(query.match, to.add(-moved), moved > static_cast<double>(plan.seen) ? -1 : o.reach_top - 1, 2 + b);
+  }
+}
+
+QKGEOM_INLINE grip_plan plan_grip(const std::array<vector_view<const std::int32_t>, 2>& position,
+                                  const std::array<vector_view<const std::int32_t>, 2>& document,
+                                  const vector_view<const std::int32_t>& token, const std::optional<index_t>& window,
+                                  const captured_rope& rope, bool counted, const grip_options& options) {
   const auto& [near, nearest, first, first_compete, lengths, tops, distances, reach_top, queries, seed] = options;
   require(nearest > 0 && near > nearest && first >= 0 && queries > 0, "grip: needs 0 < nearest < near, not ", nearest,
           " and ", near, ", and a query or more");
@@ -58,100 +93,87 @@ QKGEOM_INLINE std::vector<grip_document> grip_documents(const std::array<vector_
           "grip: lengths must be ascending numbers from `near`, ", near, " tokens");
   require(std::is_sorted(distances.begin(), distances.end()) && (distances.empty() || distances[0] >= nearest),
           "grip: distances must be ascending numbers from `nearest`, ", nearest, " tokens");
-  std::vector<grip_document> found;
-  index_t q = 0;
+  grip_plan plan{.options = options, .seen = window ? *window - 1 : std::numeric_limits<index_t>::max()};
+  auto& to = plan.needles;
+  to.rotation = rotation_between(nullptr, rope);
+  to.near = std::min(near, plan.seen);
+  to.nearest = nearest;
+  to.first = first;
+  index_t q = 0, tokens = 0;
   for (index_t begin = 0, end = 0; begin < document[1].size; begin = end) {
     const std::int32_t number = document[1][begin];
     for (; end < document[1].size && document[1][end] == number; ++end)
       require(position[1][end] == end - begin, "grip: document ", number, " lacks the key at position ", end - begin,
               "; it needs the keys of every token in order (--sampler all)");
-    grip_document one{.begin = begin, .tokens = end - begin, .longest = lengths.back()};
+    needle_document one{.begin = begin, .tokens = end - begin, .windows = {to.near}};
+    index_t longest = near;
     if (counted) {
-      one.longest = 0;
+      one.windows.clear();
       for (const index_t n : lengths)
-        if (n + first + queries <= one.tokens) one.longest = n;
-      if (one.longest == 0) continue;
+        if (n + first + queries <= one.tokens) {
+          one.windows.push_back(std::min(n, plan.seen));
+          longest = n;
+        }
+      if (one.windows.empty()) continue;
     }
-    const index_t from = first + (counted ? one.longest : near);
     std::vector<index_t> match(static_cast<std::size_t>(one.tokens), -1);
     if (token.size > 0) match = matched_needles(token.data + begin, one.tokens, options);
     if (!counted)
       for (index_t t = 0; t < one.tokens; ++t)
         if (t - match[t] > near) match[t] = -1;
-    std::vector<grip_case> all;
+    std::vector<index_t> all;  // rows of queries
     std::vector<std::size_t> with_match;
     for (; q < document[0].size && document[0][q] < number; ++q) {
     }
     for (; q < document[0].size && document[0][q] == number; ++q) {
       const index_t t = position[0][q];
-      if (t < from || t >= one.tokens) continue;
+      if (t < first + longest || t >= one.tokens) continue;
       if (match[t] >= 0) with_match.push_back(all.size());
-      all.push_back({.row = q, .at = t});
+      all.push_back(q);
     }
     const random_stream draws{seed, static_cast<std::uint32_t>(number), 0, draw::grip_query};
     const auto wins = spread_draw(all.size(), queries, draws, 0);
-    const auto matches = spread_draw(with_match.size(), queries, draws, static_cast<std::uint64_t>(queries));
-    for (std::size_t i = 0; i < all.size(); ++i) all[i].winner = wins[i];
-    for (std::size_t i = 0; i < with_match.size(); ++i)
-      if (matches[i]) all[with_match[i]].match = match[all[with_match[i]].at];
-    for (auto& c : all) {
-      if (!c.winner && c.match < 0) continue;
-      const random_stream turns{seed, static_cast<std::uint32_t>(number), 0, draw::grip_distance};
-      for (std::size_t b = 0; !counted && c.match >= 0 && b + 1 < distances.size(); ++b) {
-        const auto width = static_cast<double>(distances[b + 1] - distances[b]);
-        const auto i = static_cast<std::uint64_t>(c.at) * distances.size() + b;
-        c.distance.push_back(static_cast<double>(distances[b]) + width * turns.uniform(i));
-        c.far.emplace_back(rotation_between(nullptr, rope), 0, -c.distance.back());
-      }
-      one.cases.push_back(std::move(c));
-    }
-    if (!one.cases.empty()) found.push_back(std::move(one));
+    const auto drawn = spread_draw(with_match.size(), queries, draws, static_cast<std::uint64_t>(queries));
+    std::vector<bool> matches(all.size());
+    for (std::size_t i = 0; i < drawn.size(); ++i) matches[with_match[i]] = drawn[i];
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (wins[i] || matches[i])
+        add_query(plan, one, number, counted,
+                  {all[i], position[0][all[i]], wins[i], matches[i] ? match[position[0][all[i]]] : -1});
+    if (one.row.empty()) continue;
+    tokens = std::max(tokens, one.tokens);
+    plan.documents.push_back(std::move(one));
   }
-  return found;
-}
-
-QKGEOM_INLINE grip_plan plan_grip(const std::vector<grip_document>& documents, const std::optional<index_t>& window,
-                                  const captured_rope& rope, bool counted, const grip_options& options) {
-  grip_plan plan{.options = options, .seen = window ? *window - 1 : std::numeric_limits<index_t>::max()};
-  index_t tokens = 0;
-  for (const auto& e : documents) tokens = std::max(tokens, e.tokens);
-  const auto rotation = rotation_between(nullptr, rope);
-  plan.far_keys = std::max<index_t>(0, tokens - options.first);
-  for (index_t t = 0; t < tokens; ++t) plan.own.emplace_back(rotation, 0, static_cast<double>(t));
+  to.own = to.positions;
+  for (index_t t = 0; t < tokens; ++t) to.add(static_cast<double>(t));
   if (counted) return plan;
-  const random_stream draws{options.seed, 0, 0, draw::grip_distance};
-  for (std::size_t i = 0; i < options.lengths.size(); ++i) {
-    const index_t low = std::min(i == 0 ? options.near : options.lengths[i - 1], plan.seen),
-                  high = std::min(options.lengths[i], plan.seen);
-    plan.weight.push_back(static_cast<double>(high - low));
+  to.far_keys = std::max<index_t>(0, tokens - first);
+  to.far = to.positions;
+  const random_stream draws{seed, 0, 0, draw::grip_distance};
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    const index_t low = std::min(i == 0 ? near : lengths[i - 1], plan.seen), high = std::min(lengths[i], plan.seen);
+    to.weight.push_back(static_cast<double>(high - low));
     // Multiples of the golden ratio cover the shell evenly, whatever run of keys one looks at.
     const double start = draws.uniform(i);
-    for (index_t j = 0; j < plan.far_keys; ++j) {
+    for (index_t j = 0; j < to.far_keys; ++j) {
       const double at = start + static_cast<double>(j) * (std::numbers::phi - 1);
-      const double distance = static_cast<double>(low) + (at - std::floor(at)) * plan.weight.back();
-      plan.far.emplace_back(rotation, 0, -distance);
+      to.add(-(static_cast<double>(low) + (at - std::floor(at)) * to.weight.back()));
     }
-    for (index_t t = 0; t < options.first && options.first_compete; ++t)
-      plan.sinks.emplace_back(rotation, 0, static_cast<double>(t - options.lengths[i]));
   }
+  if (!first_compete) return plan;
+  to.sinks = to.positions;
+  for (const index_t n : lengths)
+    for (index_t t = 0; t < first; ++t) to.add(static_cast<double>(t - n));
   return plan;
 }
 
-/// Returns the rows of x (n, d), each under its rotation.
-inline std::vector<float> rotated_rows(const float* x, index_t d, const vector_rotation* rotations, index_t n) {
-  std::vector<float> y(x, x + n * d);
-  for (index_t i = 0; i < n; ++i) rotations[i](y.data() + i * d);
-  return y;
-}
-
-/// Scores of far keys (n): the largest, and the excesses of those over mean + 1.5 standard deviations.
+/// The tail of far scores: the largest one, and the excesses over mean + 1.5 standard deviations.
 struct score_tail {
   float top = 0;
   double start = 0, mean = 1, ratio = 2;  ///< mean excess; mean squared excess over its square
   double scale = 1, shape = 0;            ///< of the generalised Pareto distribution of excesses over `top`
 
-  score_tail(const float* v, index_t n) {
-    const auto e = linalg::excess_of(v, n);
+  explicit score_tail(const score_excess& e) {
     top = e.top;
     start = e.start;
     if (!(e.sum > 0)) return;
@@ -220,170 +242,73 @@ struct far_gaps {
   }
 };
 
-/// Returns the rows of q (cases, d) rotated to the queries' own positions.
-inline std::vector<float> at_own_position(const grip_plan& plan, const grip_document& document, const float* q,
-                                          index_t d) {
-  std::vector<float> y(q, q + std::ssize(document.cases) * d);
-  for (std::size_t c = 0; c < document.cases.size(); ++c)
-    plan.own[document.cases[c].at](y.data() + static_cast<index_t>(c) * d);
-  return y;
-}
-
-inline index_t count_above(const float* begin, const float* end, float s) {
-  return std::count_if(begin, end, [s](float x) { return x > s; });
-}
-
-QKGEOM_INLINE std::vector<grip_sums> predicted_cases(const grip_plan& plan, const grip_document& document,
-                                                     const std::vector<float>& q, const std::vector<float>& k,
-                                                     index_t d) {
+/// Returns the sums of a document's needles from the keys that were counted.
+inline grip_sums counted_sums(const grip_plan& plan, const needle_document& document, const needle_scores& found) {
   const auto& o = plan.options;
-  const auto cases = std::ssize(document.cases), shells = std::ssize(o.lengths);
-  const index_t m = document.tokens - o.first, width = round_up(m, linalg::score_lanes), near = plan.near();
-  const auto near_k = rotated_rows(k.data(), d, plan.own.data(), document.tokens);
-  std::vector<float> far_k(shells * width * d), sinks;
-  for (index_t i = 0; i < shells; ++i) {
-    const auto rows = rotated_rows(k.data() + o.first * d, d, plan.far.data() + i * plan.far_keys, m);
-    std::copy(rows.begin(), rows.end(), far_k.begin() + i * width * d);
-    if (!o.first_compete) continue;
-    const auto first = rotated_rows(k.data(), d, plan.sinks.data() + i * o.first, o.first);
-    sinks.insert(sinks.end(), first.begin(), first.end());
+  const auto windows = std::ssize(document.windows);
+  grip_sums sums(plan.first_bin() + plan.bins());
+  for (index_t a = 0; a < std::ssize(document.needles); ++a) {
+    const needle& one = document.needles[a];
+    const index_t* const near = found.near.data() + a * (windows + 1);
+    const index_t first = o.first_compete && document.at[one.query] <= plan.seen ? near[windows] : 0;
+    const auto put = [&](std::size_t slot, bool kept) {
+      sums[slot].n += 1;
+      for (double& sum_of_way : sums[slot].kept) sum_of_way += kept ? 1 : 0;
+    };
+    if (one.slot > 1) {
+      put(plan.first_bin() + one.slot - 2, near[windows - 1] + first <= one.most);
+      continue;
+    }
+    for (index_t i = 0; i < windows; ++i)
+      for (std::size_t t = 0; t < o.tops.size(); ++t)
+        put(plan.slot(static_cast<needle_kind>(one.slot), i, t), near[i] + first < o.tops[t]);
   }
-  const std::vector<vector_rotation> none(cases, plan.own[0]);
-  std::vector<float> near_scores(cases * document.tokens), far_scores(cases * shells * width),
-      sink_scores(cases * shells * o.first), share(width);
-  std::vector<grip_sums> result(q.size() / (cases * d), grip_sums(plan.first_bin() + plan.bins()));
-  for (std::size_t h = 0; h < result.size(); ++h) {
-    const float* const rows = q.data() + static_cast<index_t>(h) * cases * d;
-    const auto still = rotated_rows(rows, d, none.data(), cases);
-    linalg::row_products(at_own_position(plan, document, rows, d).data(), cases, near_k.data(), document.tokens, d,
-                         near_scores.data());
-    for (index_t i = 0; i < shells; ++i)
-      if (plan.weight[i] > 0)
-        linalg::row_products(still.data(), cases, far_k.data() + i * width * d, width, d,
-                             far_scores.data() + i * cases * width);
-    if (o.first_compete)
-      linalg::row_products(still.data(), cases, sinks.data(), shells * o.first, d, sink_scores.data());
-    std::vector<score_tail> tails;  // (shells, cases); the cases of a shell have one shape
+  return sums;
+}
+
+QKGEOM_INLINE grip_sums sums_of(const grip_plan& plan, const needle_document& document, const needle_scores& found) {
+  const auto& o = plan.options;
+  const auto& weights = plan.needles.weight;
+  if (weights.empty()) return counted_sums(plan, document, found);
+  const auto queries = std::ssize(document.row), shells = std::ssize(weights);
+  const auto m = static_cast<double>(document.tokens - o.first);
+  grip_sums sums(plan.first_bin() + plan.bins());
+  std::vector<score_tail> tails(found.excess.begin(), found.excess.end());
+  for (index_t i = 0; i < shells; ++i) {  // the queries of a shell have one shape
+    const auto of_shell = std::span(tails).subspan(i * queries, queries);
+    double ratio = 0;
+    for (const auto& t : of_shell) ratio += t.ratio / static_cast<double>(queries);
+    for (auto& t : of_shell) t.fit(ratio);
+  }
+  for (index_t a = 0; a < std::ssize(document.needles); ++a) {
+    const needle& one = document.needles[a];
+    const float s = found.score[a];
+    const index_t near = found.near[2 * a];
+    far_gaps gaps;
+    double n = 0;
     for (index_t i = 0; i < shells; ++i) {
-      double ratio = 0;
-      for (index_t c = 0; c < cases; ++c) {
-        float* const v = far_scores.data() + (i * cases + c) * width;
-        std::fill(v + m, v + width, linalg::no_score);
-        tails.emplace_back(v, m);
-        ratio += tails.back().ratio / static_cast<double>(cases);
+      const double weight = weights[i];
+      const auto& [p, own, first] = found.far[a * shells + i];
+      const score_tail& tail = tails[i * queries + one.query];
+      if (near <= one.most && s > tail.top) {
+        const bool next = own == tail.top, tied = s - tail.top <= 1e-5f * (std::abs(s) + std::abs(tail.top));
+        const double part = tail.beyond(s);
+        gaps.add(weight, 0, false, next, {next ? part : 0, part, 1, tied ? 1.0 : 0.0});
+      } else if (near <= one.most && weight > 0) {
+        const bool next = own == p.below;
+        const double part = !next ? 0 : p.count > 0 ? (p.above - s) / (p.above - p.below) : 1;
+        gaps.add(weight, p.count, own > s, next, {part, part, part, part});
+        gaps.square = p.square;
       }
-      for (auto& t : std::span(tails).last(cases)) t.fit(ratio);
-    }
-    for (index_t c = 0; c < cases; ++c) {
-      const auto& one = document.cases[c];
-      const float* const near_end = near_scores.data() + c * document.tokens + one.at;
-      const float* const near_begin = near_end - near;
-      const float* const far = far_scores.data() + c * width;  // (shells), a step of cases * width
-      // Calls at(length, gaps, far keys) for a needle of score s and position `own`.
-      const auto gaps_above = [&](float s, index_t own, const auto& at) {
-        far_gaps gaps;
-        double n = 0;
-        std::fill(share.begin(), share.end(), 0.f);
-        for (index_t i = 0; i < shells; ++i) {
-          const double weight = plan.weight[i];
-          const score_tail& tail = tails[i * cases + c];
-          const float *const v = far + i * cases * width, top = tail.top;
-          const float itself = v[own - o.first];
-          if (s > top) {
-            const bool next = itself == top, tied = s - top <= 1e-5f * (std::abs(s) + std::abs(top));
-            const double part = tail.beyond(s);
-            gaps.add(weight, 0, false, next, {next ? part : 0, part, 1, tied ? 1.0 : 0.0});
-          } else if (weight > 0) {
-            const auto p = linalg::split_at(v, width, s, static_cast<float>(weight), share.data());
-            const bool next = itself == p.below;
-            const double part = !next ? 0 : p.count > 0 ? (p.above - s) / (p.above - p.below) : 1;
-            gaps.add(weight, p.count, itself > s, next, {part, part, part, part});
-            gaps.square = p.square - share[own - o.first] * share[own - o.first];
-          }
-          n += weight;
-          at(i, gaps, n);
-        }
-      };
-      const auto put_grip = [&](needle_kind kind, float s, index_t own) {
-        const index_t base = count_above(near_begin, near_end, s);
-        gaps_above(s, own, [&](index_t i, const far_gaps& gaps, double n) {
-          const float* const first = sink_scores.data() + (c * shells + i) * o.first;
-          const bool competes = o.first_compete && o.lengths[i] <= plan.seen;
-          const index_t all = base + (competes ? count_above(first, first + o.first, s) : 0);
-          for (std::size_t t = 0; t < o.tops.size(); ++t)
-            gaps.put(result[h][plan.slot(kind, i, t)], o.tops[t] - 1 - all, n, static_cast<double>(m));
-        });
-      };
-      if (one.winner && near > o.nearest) {
-        const float* const best = std::max_element(near_begin, near_end - o.nearest);
-        put_grip(needle_kind::winner, *best, one.at + (best - near_end));
-      }
-      if (one.match < 0) continue;
-      if (one.at - one.match <= near) put_grip(needle_kind::matched, near_end[one.match - one.at], one.match);
-      for (std::size_t b = 0; b < plan.bins(); ++b) {
-        auto& slot = result[h][plan.first_bin() + b];
-        std::vector<float> key(k.data() + one.match * d, k.data() + (one.match + 1) * d);
-        one.far[b](key.data());
-        float s = 0;
-        for (index_t x = 0; x < d; ++x) s += still[c * d + x] * key[x];
-        index_t free = o.reach_top - 1 - count_above(near_begin, near_end, s);
-        if (one.at - one.match <= near && near_end[one.match - one.at] > s) ++free;  // it stands elsewhere
-        if (one.distance[b] > static_cast<double>(plan.seen)) free = -1;
-        if (free < 0)
-          slot.n += 1;
-        else
-          gaps_above(s, one.match, [&](index_t i, const far_gaps& gaps, double n) {
-            if (i + 1 == shells) gaps.put(slot, free, n, static_cast<double>(m));
-          });
-      }
+      n += weight;
+      if (one.slot > 1 && i + 1 == shells) gaps.put(sums[plan.first_bin() + one.slot - 2], one.most - near, n, m);
+      if (one.slot > 1) continue;
+      const index_t all = near + (o.lengths[i] <= plan.seen ? first : 0);
+      for (std::size_t t = 0; t < o.tops.size(); ++t)
+        gaps.put(sums[plan.slot(static_cast<needle_kind>(one.slot), i, t)], o.tops[t] - 1 - all, n, m);
     }
   }
-  return result;
-}
-
-QKGEOM_INLINE std::vector<grip_sums> counted_cases(const grip_plan& plan, const grip_document& document,
-                                                   const std::vector<float>& q, const std::vector<float>& k,
-                                                   index_t d) {
-  const auto& o = plan.options;
-  const auto cases = std::ssize(document.cases);
-  const auto own_k = rotated_rows(k.data(), d, plan.own.data(), document.tokens);
-  std::vector<float> scores(cases * document.tokens);
-  std::vector<grip_sums> result(q.size() / (cases * d), grip_sums(plan.first_bin() + plan.bins()));
-  for (std::size_t h = 0; h < result.size(); ++h) {
-    const auto own_q = at_own_position(plan, document, q.data() + static_cast<index_t>(h) * cases * d, d);
-    linalg::row_products(own_q.data(), cases, own_k.data(), document.tokens, d, scores.data());
-    for (index_t c = 0; c < cases; ++c) {
-      const auto& one = document.cases[c];
-      const float *const begin = scores.data() + c * document.tokens, *const end = begin + one.at;
-      const auto above = [&](float s, index_t n) {
-        const bool sees_first = o.first_compete && one.at <= plan.seen;
-        return count_above(end - std::min(n, plan.seen), end, s) +
-               (sees_first ? count_above(begin, begin + o.first, s) : 0);
-      };
-      const auto put = [&](std::size_t slot, bool kept) {
-        const double x = kept ? 1 : 0;
-        auto& sum = result[h][slot];
-        sum.n += 1;
-        for (double& sum_of_way : sum.kept) sum_of_way += x;
-      };
-      const auto put_grip = [&](needle_kind kind, float s) {
-        for (std::size_t i = 0; i < o.lengths.size() && o.lengths[i] <= document.longest; ++i) {
-          const index_t count = above(s, o.lengths[i]);
-          for (std::size_t t = 0; t < o.tops.size(); ++t) put(plan.slot(kind, i, t), count < o.tops[t]);
-        }
-      };
-      if (one.winner && plan.near() > o.nearest)
-        put_grip(needle_kind::winner, *std::max_element(end - plan.near(), end - o.nearest));
-      if (one.match < 0) continue;
-      const index_t distance = one.at - one.match;
-      if (distance <= plan.near()) put_grip(needle_kind::matched, begin[one.match]);
-      if (distance > o.lengths.back() || document.longest < o.lengths.back()) continue;
-      const bool kept = distance <= plan.seen && above(begin[one.match], o.lengths.back()) < o.reach_top;
-      for (std::size_t b = 0; b < plan.bins(); ++b)
-        if (o.distances[b] <= distance && distance < o.distances[b + 1]) put(plan.first_bin() + b, kept);
-    }
-  }
-  return result;
+  return sums;
 }
 
 /// Returns the distance at which shares (bins) fall below a half; NaN without a share.
@@ -433,7 +358,7 @@ QKGEOM_INLINE head_grip grip_of(const grip_plan& plan, const std::vector<grip_su
         g.value.error = std::hypot(g.value.error, g.with_tail - g.value.value);
         g.least = of(slot, far_gaps::full).value;
         g.most = of(slot, far_gaps::empty).value;
-        const index_t keys = std::min(g.length, plan.seen), found = plan.near() - o.nearest;
+        const index_t keys = std::min(g.length, plan.seen), found = plan.needles.near - o.nearest;
         double beaten = 1;
         for (index_t x = 0; x < g.top; ++x)
           beaten *= std::max(0.0, static_cast<double>(keys - found - x) / static_cast<double>(keys - x));

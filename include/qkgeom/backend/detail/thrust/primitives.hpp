@@ -10,6 +10,7 @@
 
 #include "qkgeom/backend/detail/thrust/empirical_pairs.hpp"
 #include "qkgeom/backend/detail/thrust/gaussian_pairs.hpp"
+#include "qkgeom/backend/detail/thrust/needles.hpp"
 #include "qkgeom/context/context.hpp"
 #include "qkgeom/context/row_rotation.hpp"
 #include "qkgeom/core/head.hpp"
@@ -140,6 +141,21 @@ class primitives {
     const auto planes = here.copy(rotation.planes);
     const auto slot = rotated_slot_of(x, from, rotation, to, y, planes.data());
     here.each(x.rows * slot.slots(), slot);
+  }
+
+  /// See cpu_context::score_needles; `multiply` computes the products. Memory holds the rotated keys of one document
+  /// and key head, and the scores of one query head.
+  template <class T, class Multiply = multiply_by_loops>
+  void score_needles(const tensor_view<const T, space>& q, const tensor_view<const T, space>& k,
+                     const std::vector<index_t>& key_of_query, const needle_plan& plan,
+                     const std::vector<needle_document>& documents, const needle_sink& each,
+                     const Multiply& multiply = {}) {
+    const auto here = device();
+    const needle_scorer<device_type, Multiply, T, space> scorer(here, multiply, q, k, key_of_query, plan);
+    for (index_t e = 0; e < std::ssize(documents); ++e) {
+      const auto found = scorer(documents[e]);
+      for_each(std::ssize(found), [&](index_t h) { each(e, h, found[h]); });
+    }
   }
 
  protected:
