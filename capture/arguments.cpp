@@ -225,7 +225,9 @@ std::optional<evaluation_arguments> parse_evaluation(int argc, const char* const
                                .include_windowed = true};
   raw_options raw;
   declare_common(app, options.capture, raw, true);
-  app.add_option("--conditions", options.conditions, "heads to change: JSON, as qkgeom choose-heads writes it [none]");
+  app.add_option("--conditions", options.conditions,
+                 "heads to change: JSON, as qkgeom choose-heads writes it; for qkgeom interventions their names are "
+                 "RANKING/chosen/CHANGE and RANKING/random-N/CHANGE [none]");
   app.add_option("--restore-from", options.restore_from,
                  "model of the same shape whose weights conditions restore: the folder of a checkpoint [none]");
   auto* const write =

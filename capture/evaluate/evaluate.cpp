@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <numeric>
 #include <ostream>
+#include <set>
 
 #include "capture/evaluate/probes.hpp"
 #include "capture/evaluate/restore.hpp"
@@ -17,6 +19,7 @@
 #include "capture/job/prepare.hpp"
 #include "capture/model/checkpoint.hpp"
 #include "capture/model/head_changes.hpp"
+#include "qkgeom/core/utf8.hpp"
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/io/program.hpp"
 
@@ -70,16 +73,20 @@ evaluation_input read_input(const evaluation_options& options, prepared_capture&
 }
 
 /// Lists the unchanged model and the conditions of the options.
-std::vector<condition> all_conditions(const evaluation_options& options, const decoder_description& model) {
+std::vector<condition> all_conditions(const evaluation_options& options, const decoder_description& model,
+                                      std::ostream& notes) {
   std::vector<condition> conditions{{"none", {}}};
+  bool any_chosen = options.conditions.empty();
   if (!options.conditions.empty())
     for (auto& c : read_conditions(options.conditions, model)) {
       require(c.name != "none", options.conditions.string(), ": \"none\" names the model as it is");
       for (const auto& change : c.changes)
         require(!change.restore || !options.restore_from.empty(), options.conditions.string(), ": condition \"",
                 printable(c.name), "\" restores heads; --restore-from must name their model");
+      any_chosen = any_chosen || c.name.find("/chosen/") != std::string::npos;
       conditions.push_back(std::move(c));
     }
+  if (!any_chosen) notes << "note: no condition is named RANKING/chosen/CHANGE, as qkgeom interventions wants\n";
   return conditions;
 }
 
@@ -192,7 +199,7 @@ class evaluation {
 void evaluate_model(const evaluation_options& options, std::ostream& notes, const forward_pass_factory& make) {
   prepared_capture prepared = prepare_capture(options.capture, notes);
   if (const std::string note = note_on_context(prepared.manifest); !note.empty()) notes << "note: " << note << '\n';
-  const auto conditions = all_conditions(options, prepared.model);
+  const auto conditions = all_conditions(options, prepared.model, notes);
   const evaluation_input input = read_input(options, prepared, notes);
   const checkpoint weights = open_weights(prepared, options.capture.model.path);
   thread_pool pool(options.capture.run.threads);
@@ -207,9 +214,14 @@ void evaluate_model(const evaluation_options& options, std::ostream& notes, cons
   losses.add("start", "first position of the stretch from which the next token is predicted", &stretch_loss::start);
   losses.add("end", "end of the stretch, excluded, tokens", &stretch_loss::end);
   losses.add("tokens", "number of tokens predicted", &stretch_loss::tokens);
-  losses.add("loss", "mean of -ln p over the tokens, nats", &stretch_loss::loss);
+  losses.add("loss", "mean of -ln p over the tokens, nats; empty: it is no number", &stretch_loss::loss);
+  std::set<std::string> broken;  // conditions with losses that are no numbers
   write_csv(options.capture.run.out, "condition_loss.csv", std::move(losses).with_rows([&](const auto& f) {
-    evaluation all(model, input, bucket, options.capture.run.batch_tokens, f, answers);
+    const auto add = [&](const stretch_loss& l) {
+      if (std::isnan(l.loss)) broken.insert(l.condition);
+      f(l);
+    };
+    evaluation all(model, input, bucket, options.capture.run.batch_tokens, add, answers);
     for (const condition& c : conditions) all.run(c, bar);
   }));
   table_columns<probe_answer> probes;
@@ -222,12 +234,16 @@ void evaluate_model(const evaluation_options& options, std::ostream& notes, cons
   probes.add("right", "number of tokens asked for that the model finds likeliest", &probe_answer::right);
   write_csv(options.capture.run.out, "condition_probes.csv", std::move(probes).with_rows(answers));
   bar.done();
+  if (!broken.empty())
+    notes << "note: losses are no numbers under " << broken.size() << " of " << conditions.size()
+          << " conditions, such as \"" << printable(*broken.begin())
+          << "\": condition_loss.csv has empty cells there\n";
 }
 
 void plan_evaluation(const evaluation_options& options, std::ostream& out, std::ostream& notes,
                      const forward_pass_factory& make) {
   prepared_capture prepared = prepare_capture(options.capture, notes);
-  const auto conditions = all_conditions(options, prepared.model);
+  const auto conditions = all_conditions(options, prepared.model, notes);
   const evaluation_input input = read_input(options, prepared, notes);
   const auto tokens = static_cast<double>(input.tokens()) * static_cast<double>(conditions.size());
   out << fmt::format("conditions   {}, the model as it is among them\n", conditions.size())

@@ -114,6 +114,8 @@ std::vector<head_id> choose_heads(const decoder_description& model, const select
     return draw_heads(layers, model.query_heads, options.heads.value_or(all), options.seed);
   }
   auto heads = listed_heads(model, options, layers);
+  if (heads.empty())  // a layer that no option captures says why
+    choose_layers(model, {.max_length = options.max_length, .layers = {options.head_list.front().layer}});
   require(!heads.empty(), "none of the ", options.head_list.size(), " heads asked for stands in a layer that is ",
           "captured; --include-windowed captures layers with a sliding window too, --layers those that it names");
   return heads;

@@ -2,6 +2,7 @@
 #include "examples/common/command_line.hpp"
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -12,6 +13,19 @@
 #include "qkgeom/io/whole_number.hpp"
 
 namespace qkgeom::examples {
+namespace {
+
+/// Checks a number in one sentence; CLI11 prints the largest double.
+CLI::Validator from_zero(const char* name, const char* wanted, bool (*holds)(double)) {
+  return {[=](const std::string& text) {
+            double x = 0;
+            const bool right = CLI::detail::lexical_cast(text, x) && std::isfinite(x) && holds(x);
+            return right ? std::string() : std::string("must be ").append(wanted) + ", not " + text;
+          },
+          name};
+}
+
+}  // namespace
 
 option option::required() { return option_->required(); }
 option option::shows_default() { return option_->capture_default_str(); }
@@ -26,8 +40,12 @@ option option::one_of(const std::vector<std::string>& values) { return option_->
 option option::one_of(std::initializer_list<int> values) { return option_->check(CLI::IsMember(values)); }
 option option::in_range(int lowest, int highest) { return option_->check(CLI::Range(lowest, highest)); }
 option option::in_range(double lowest, double highest) { return option_->check(CLI::Range(lowest, highest)); }
-option option::positive() { return option_->check(CLI::PositiveNumber); }
-option option::not_negative() { return option_->check(CLI::NonNegativeNumber); }
+option option::positive() {
+  return option_->check(from_zero("POSITIVE", "above 0", [](double x) { return x > 0; }));
+}
+option option::not_negative() {
+  return option_->check(from_zero("NONNEGATIVE", "at least 0", [](double x) { return x >= 0; }));
+}
 option option::clears(bool& flag) {
   return option_->each([&flag](const std::string&) { flag = false; });
 }

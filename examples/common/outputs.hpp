@@ -74,6 +74,7 @@ class output_folder {
 
   const std::filesystem::path& path() const { return path_; }
   bool draws() const { return draws_; }
+  const std::vector<std::string>& tables() const { return tables_; }
   const std::vector<std::string>& figures() const { return figures_; }
 
  private:

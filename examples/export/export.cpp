@@ -9,19 +9,23 @@
 namespace qkgeom::examples {
 namespace {
 
-/// Writes each format to a folder of its own; one that the captures do not allow is a note. Throws `error` if they
-/// allow none.
+/// Writes each format to a folder of its own; one that the captures do not allow, which it says before it writes, is a
+/// note. Throws `error` if they allow none, or a file cannot be written.
 void export_all(const arguments& a, const export_arguments& choice, printer& out) {
   bool any = false;
-  for (const auto& f : export_formats) try {
-      const made_folder made(a.out / f.name);
-      output_folder folder(a.out / f.name, a.figures);
+  for (const auto& f : export_formats) {
+    const made_folder made(a.out / f.name);
+    output_folder folder(a.out / f.name, a.figures);
+    try {
       f.write(folder, a, choice);
-      folder.print(out);
-      any = true;
     } catch (const error& e) {
+      if (!folder.tables().empty()) throw;
       choice.note(std::string("no ") + f.name + ": " + e.what());
+      continue;
     }
+    folder.print(out);
+    any = true;
+  }
   require(any, "these captures allow none of the formats");
 }
 

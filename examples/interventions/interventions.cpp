@@ -246,7 +246,7 @@ std::vector<effect> effects_of(const evaluation_tables& t, const std::filesystem
       if (other.starts_with(ranking + "/random-") && other.ends_with("/" + intervention)) random.push_back(other);
     for (const auto& what : t.measures) effects.push_back(effect_of(t, ranking, intervention, random, what, folder));
   }
-  require(!effects.empty(), folder.string(), ": there is no condition RANKING/chosen/INTERVENTION");
+  require(!effects.empty(), folder.string(), ": no condition is named RANKING/chosen/CHANGE");
   return effects;
 }
 
@@ -343,7 +343,10 @@ int main(int argc, char** argv) {
   std::filesystem::path evaluation, predictions;
   std::vector<std::string> columns;
   command_line app{"Effects of changed heads from what qkgeom evaluate wrote: effects.csv and figures"};
-  app.add_option("EVALUATION", evaluation, "Folder with condition_loss.csv and condition_probes.csv").required();
+  app.add_option("EVALUATION", evaluation,
+                 "Folder with condition_loss.csv and condition_probes.csv, of conditions that are named "
+                 "RANKING/chosen/CHANGE and, to compare with, RANKING/random-N/CHANGE")
+      .required();
   app.add_option("--out", a.out, "Folder for table and figures; made if it is not there").required().type_name("DIR");
   auto table = app.add_option("--table", predictions,
                               "CSV file with a row for each \"condition\", as plane_sets.csv of qkgeom bands");

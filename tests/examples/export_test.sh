@@ -46,6 +46,8 @@ cmp -s "$work/all/triattention/triattention.pt" "$work/tri/triattention.pt" || b
 for name in tria duo; do grep -q "^note: no $name: " "$work/stderr" || bad "all does not say why there is no $name"; done
 "$QKGEOM_BIN/qkgeom" export --for all "$work/one" --out "$work/x" 2>"$work/stderr" && bad "all writes nothing and succeeds"
 grep -q "these captures allow none of the formats" "$work/stderr" || bad "all says of nothing: $(cat "$work/stderr")"
+mkdir -p "$work/unwritable/triattention/triattention.pt"
+refused "cannot write $work/unwritable/triattention/triattention.pt: it is a folder" export --for all "$work/before" --out "$work/unwritable"
 
 refused "from after the rotary embedding" export --for triattention "$work/after" --out "$work/x"
 refused "from after the rotary embedding" export --for expected-attention "$work/after" --out "$work/x"

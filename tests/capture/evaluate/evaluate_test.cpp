@@ -300,6 +300,7 @@ TEST_F(evaluation, does_not_find_logits_right_that_are_no_numbers) {
     if (probes.column("condition")[i] == "broken") {
       EXPECT_EQ(right[i], 0) << i;
     }
+  EXPECT_THAT(notes.str(), HasSubstr("losses are no numbers under 1 of 2 conditions, such as \"broken\""));
 }
 
 TEST_F(evaluation, a_head_whose_planes_are_still_is_one_of_a_layer_without_rotation) {
@@ -346,6 +347,8 @@ TEST_F(evaluation, has_every_condition_document_and_probe) {
              probes = read_csv(o.capture.run.out / "condition_probes.csv");
   ASSERT_EQ(loss.rows(), 3u * 2 * 16);
   ASSERT_EQ(probes.rows(), 3u * 2 * 3);
+  EXPECT_THAT(notes.str(), HasSubstr("no condition is named RANKING/chosen/CHANGE"));
+  EXPECT_THAT(notes.str(), testing::Not(HasSubstr("no numbers")));
   const auto value = loss.numbers("loss"), n = loss.numbers("tokens");
   double as_it_is = 0, changed = 0;
   for (std::size_t i = 0; i < 32; ++i) {

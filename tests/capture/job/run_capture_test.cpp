@@ -933,6 +933,9 @@ TEST_F(job, heads_of_indexers_are_captured_in_place_of_the_attentions) {
   options.selection.layers = {1};
   EXPECT_THAT(refusal(), HasSubstr("layer 1 was asked for, but it has no indexer of its own"));
   options.selection.layers = {};
+  options.selection.head_list = {{1, 0}};
+  EXPECT_THAT(refusal(), HasSubstr("layer 1 was asked for, but it has no indexer of its own"));
+  options.selection.head_list = {};
   options.statistics.softmax = true;
   EXPECT_THAT(refusal(), HasSubstr("--softmax: indexers have none"));
   options.selection.heads_of = head_owner::attention;
