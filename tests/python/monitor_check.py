@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """monitor_check.py [--overhead]: numbers of the monitor beside those of the model's own attention, a planted head that explodes
-found at its step, the same numbers from 1, 2 and 3 processes and under FSDP2, Trainer's callback; --overhead measures instead what an
-observed step costs."""
+found at its step, the same numbers from 1, 2 and 3 processes and under FSDP2, Trainer's callback, under DDP and FSDP2 too; --overhead
+measures instead what an observed step costs."""
 import csv
 import importlib.util
 import json
@@ -192,13 +192,26 @@ class Rows(torch.utils.data.Dataset):
         return dict(input_ids=ids, labels=ids)
 
 
+class ShardingTrainer(transformers.Trainer):
+    """Takes FSDP2 on CPUs too, where accelerate leaves it out."""
+
+    def create_accelerator_and_postprocess(self):
+        super().create_accelerator_and_postprocess()
+        if self.args.fsdp:
+            from accelerate import DistributedType, FullyShardedDataParallelPlugin
+
+            state = self.accelerator.state
+            state.distributed_type, state.fsdp_plugin = DistributedType.FSDP, FullyShardedDataParallelPlugin(**self.args.fsdp_plugin_args)
+            self.is_fsdp_enabled = True
+
+
 def train(folder, callback, report_to=(), resume=None, model=None, **options):
     """Trains by transformers' Trainer, for 4 steps of 4 documents unless the options say else."""
     options = dict(max_steps=4, per_device_train_batch_size=4, per_device_eval_batch_size=4, use_cpu=True, save_strategy="no",
                    disable_tqdm=True, logging_strategy="no", report_to=[], run_name="toy") | options
     evaluation = options.pop("evaluation", None)
     arguments = transformers.TrainingArguments(str(folder), eval_strategy="steps" if evaluation else "no", eval_steps=2, **options)
-    trainer = transformers.Trainer(model or llama(), arguments, train_dataset=Rows(60, 64), eval_dataset=evaluation, callbacks=[callback])
+    trainer = ShardingTrainer(model or llama(), arguments, train_dataset=Rows(60, 64), eval_dataset=evaluation, callbacks=[callback])
     arguments.report_to = list(report_to)  # which Trainer itself would look for
     trainer.train(resume_from_checkpoint=resume)
 
@@ -212,9 +225,12 @@ def alike(a, b):
 def on_trainer_rank(rank, ranks, folder):
     torch.set_num_threads(1)
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29517"}
-    rows = []
-    train(f"{folder}/ddp-{rank}", qkgeom.TrainerCallback(2, to=rows.extend), per_device_train_batch_size=2, ddp_backend="gloo")
-    pathlib.Path(f"{folder}/ddp-{rank}.json").write_text(json.dumps(rows))
+    for way, options in (("ddp", {}), ("fsdp2", dict(fsdp=True, fsdp_config=dict(activation_checkpointing=True)))):
+        rows, model = [], llama()
+        train(f"{folder}/{way}-{rank}", qkgeom.TrainerCallback(2, to=rows.extend), model=model, per_device_train_batch_size=1,
+              gradient_accumulation_steps=2, ddp_backend="gloo", **options)
+        assert isinstance(model, torch.distributed.fsdp.FSDPModule) == (way == "fsdp2")
+        pathlib.Path(f"{folder}/{way}-{rank}.json").write_text(json.dumps(rows))
     torch.distributed.destroy_process_group()
 
 
@@ -251,10 +267,11 @@ def check_trainer(folder):
     rows = list(csv.DictReader(file.open()))
     assert [r["step"] for r in rows[::8]] == ["0", "1", "2", "3"] and {r["run"] for r in rows} == {"toy"} and list(rows[0])[0] == "run"
     assert all(math.isclose(float(r["max_logit"]), w["max_logit"], rel_tol=1e-3) for r, w in zip(rows[16:24], whole[8:]))
-    # Ranks of DDP, each with half of a step's documents.
+    # Ranks of DDP and of FSDP2, each with half of a step's documents, in two calls.
     torch.multiprocessing.start_processes(on_trainer_rank, (2, str(folder)), 2, start_method="spawn")
-    first, second = (json.loads((folder / f"ddp-{r}.json").read_text()) for r in (0, 1))
-    assert alike(first, whole) and second == []
+    for way in ("ddp", "fsdp2"):
+        first, second = (json.loads((folder / f"{way}-{r}.json").read_text()) for r in (0, 1))
+        assert alike(first, whole) and second == [], way
     # Weights & Biases and TensorBoard, where the Trainer reports to them.
     logged, real = [], sys.modules.get("wandb")
     sys.modules["wandb"] = types.SimpleNamespace(run=object(), log=logged.append)
@@ -280,11 +297,14 @@ def on_rank(rank, ranks, folder, sharded):
     torch.set_num_threads(1)
     if ranks > 1:
         torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting-{ranks}-{sharded}", rank=rank, world_size=ranks)
-    model, share = llama().train(), 6 // ranks
+    model, share = llama(attn_implementation="eager").train(), 6 // ranks
     if sharded:
         mesh = torch.distributed.init_device_mesh("cpu", (ranks,))
-        for part in (*model.model.layers, model):
+        for part in (*(layer.self_attn for layer in model.model.layers), *model.model.layers, model):
             torch.distributed.fsdp.fully_shard(part, mesh=mesh)
+        with qkgeom.capture(model, pre_rope=True) as cap:
+            model(documents(0)[:1])
+        assert cap.open().heads().columns
     with qkgeom.Monitor(model, every=1, keys=8, to=f"{folder}/rows-{ranks}-{sharded}.csv") as monitor:
         for first in range(rank, 6, ranks):
             model(documents(0)[first:first + 1])

@@ -94,11 +94,10 @@ typed() { # ARGUMENTS...
 }
 typed -p qkgeom
 typed "$QKGEOM_SOURCE/tests/python/typed_use.py"
-pyright=$(PATH=$(dirname "$python"):$PATH command -v pyright basedpyright | head -n 1)
-if [[ -n $pyright ]]; then
+if pyright=$(PATH=$(dirname "$python"):$PATH command -v pyright); then
   "$pyright" --pythonpath "$python" "$QKGEOM_SOURCE/tests/python/typed_use.py" >pyright.log 2>&1 || { cat pyright.log; failures=$((failures + 1)); }
 else
-  echo "left out: what pyright says of typed_use.py, it is not here"
+  echo "left out: what pyright says of typed_use.py, it is not here (pip install pyright)"
 fi
 script() { # NAME; one that lacks something says so and ends with 77
   "$python" "$QKGEOM_SOURCE/examples/python/$1" >script.log 2>&1

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import math
 import sys
+import types
 import typing
 
 import torch
@@ -115,7 +116,7 @@ class observed_attention:
 
     def _record_rotary(self) -> None:
         """Notes what the modules that hold the model's attention give to the functions that rotate rows."""
-        for module in {sys.modules[type(m).__module__] for m in self._model.modules() if hasattr(m, "layer_idx")}:
+        for module in {code_of(m) for m in self._model.modules() if hasattr(m, "layer_idx")}:
             for name in ("apply_rotary_pos_emb", "apply_rotary_emb"):
                 function = getattr(module, name, None)
                 if function is None:
@@ -187,7 +188,7 @@ class observed_attention:
             self._call = None
             self._observer._refuse(why)
         if self._inner == "eager":
-            own = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
+            own = getattr(code_of(module), "eager_attention_forward", None)
             if own is None:
                 raise Unsupported(f"{type(module).__name__} has no eager_attention_forward")
             return own(module, query, key, value, attention_mask, **options)
@@ -285,6 +286,11 @@ def chunk_of(module: torch.nn.Module) -> int | None:
     config: typing.Any = getattr(module, "config", None)
     kinds = getattr(config, "layer_types", None)
     return config.attention_chunk_size if kinds and kinds[layer_of(module)] == "chunked_attention" else None
+
+
+def code_of(layer: torch.nn.Module) -> types.ModuleType:
+    """The Python module that defines a layer. The class that FSDP2 gives a sharded layer is PyTorch's, derived from its own."""
+    return next(sys.modules[c.__module__] for c in type(layer).__mro__ if not c.__module__.startswith("torch."))
 
 
 def layer_of(module: torch.nn.Module) -> int:

@@ -22,7 +22,7 @@ _NAMES: dict[str, typing.Any] = {**vars(_qkgeom), "collections": collections, "t
 def _signature(text: str, defaults: tuple[typing.Any, ...] | None) -> inspect.Signature:
     """The signature that nanobind writes as `def name(a: int = \\0) -> int`."""
     text = re.sub(r"\\(\d+)", r"_defaults[\1]", re.sub(r"(?:typing\.ND|nd)[aA]rray\[.*\]", "ndarray", text))
-    names = _NAMES | {"_defaults": defaults}
+    names: dict[str, typing.Any] = _NAMES | {"_defaults": defaults}
     exec(f"{text}: ...", names)
     return inspect.signature(names[text[4:text.index("(")]], eval_str=True)
 

@@ -72,7 +72,7 @@ class Monitor:
         self._documents: dict[int, list[_Document]] = {}  # by layer
         self._call: tuple[list[Document], dict[int, list[_Document]]] = ([], {})  # of the call that runs
         self._tokens, self._run = 0, run
-        self.now = first_step
+        self.now: int = first_step
         """Number of the step that runs."""
         self.skipped: dict[str, int] = {}
         """How often something was left out, by the reason."""

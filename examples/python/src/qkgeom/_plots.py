@@ -23,7 +23,7 @@ if typing.TYPE_CHECKING:
 Data = typing.Dict[str, typing.Any]
 
 _INK, _FAINT, _RULE, _AXIS, _NO_VALUE = "#262626", "#666666", "#e4e4e4", "#a6a6a6", "#e2e2e2"
-_STYLE: dict[str, typing.Any] = {
+_STYLE: dict[typing.Any, typing.Any] = {
     "font.size": 9, "text.color": _INK, "axes.labelcolor": _INK, "xtick.color": _INK, "ytick.color": _INK,
     "axes.edgecolor": _AXIS, "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
     "grid.color": _RULE, "legend.frameon": False, "svg.fonttype": "none", "svg.hashsalt": "qkgeom", "text.parse_math": False,
@@ -175,8 +175,7 @@ def _map(f: Data) -> Figure:
     colours = LinearSegmentedColormap.from_list("scale", f["colours"])
     for axes, (title, values) in zip(all_axes, panels):
         cells = np.ma.masked_invalid(np.reshape(values, (rows, columns)))
-        mesh = axes.pcolormesh(cells, cmap=colours, vmin=f["low"], vmax=f["high"], edgecolors="white",
-                               linewidth=0.6 if cell > 0.1 else 0)
+        axes.pcolormesh(cells, cmap=colours, vmin=f["low"], vmax=f["high"], edgecolors="white", linewidth=0.6 if cell > 0.1 else 0)
         axes.patch.set_facecolor(_NO_VALUE)
         axes.set_title(title, loc="left", fontsize=9)
         axes.set_xlabel(f["x_label"])
@@ -196,7 +195,7 @@ def _map(f: Data) -> Figure:
                 axes.text(column + 0.5, row + 0.5, f"{value:.{f['digits']}f}".replace("-0.00", "0.00"), ha="center", va="center",
                           fontsize=8, color="white" if light else _INK)
     all_axes[0].set_ylabel(f["y_label"])
-    _bar(figure, mesh, ax=list(all_axes), label=f["scale_label"], aspect=15)
+    _bar(figure, all_axes[0].collections[0], ax=list(all_axes), label=f["scale_label"], aspect=15)
     return figure
 
 

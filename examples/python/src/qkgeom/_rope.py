@@ -2,10 +2,11 @@
 """The rotary embedding of a transformers model, as a capture's manifest has it (docs/formats.md)."""
 from __future__ import annotations
 
-import sys
 import typing
 
 import torch
+
+from ._attention import code_of
 
 Parameters = typing.Dict[str, typing.Any]
 
@@ -42,7 +43,7 @@ def scaling_of(model: torch.nn.Module, config: typing.Any, attention: torch.nn.M
     if context > longest:
         fields["model_context"] = longest
     # Ministral 3's queries after the rotation, and Llama 4's without one.
-    if rope.get("llama_4_scaling_beta") and hasattr(sys.modules[type(attention).__module__], "get_llama_4_attn_scale"):
+    if rope.get("llama_4_scaling_beta") and hasattr(code_of(attention), "get_llama_4_attn_scale"):
         fields["query_growth"] = {"beta": rope["llama_4_scaling_beta"], "context": original}
     elif getattr(attention, "attn_temperature_tuning", False):
         fields["query_growth"] = {"beta": attention.attn_scale, "context": attention.floor_scale, "layers": "nope"}
@@ -162,7 +163,7 @@ def _floats(x: torch.Tensor) -> list[float]:
 
 def _interleaved(attention: torch.nn.Module) -> bool | None:
     """Whether channels 2j and 2j + 1 turn together, rather than j and j + rotary_dim / 2; None if the model does not say."""
-    module = sys.modules[type(attention).__module__]
+    module = code_of(attention)
     rotate, complex_, halves = (getattr(module, n, None) for n in ("rotate_half", "apply_rotary_emb", "_apply_rotary_emb"))
     if rotate is not None:
         rotated = rotate(torch.arange(4.0)).tolist()

@@ -45,7 +45,7 @@ class TrainerCallback(transformers.TrainerCallback):
     to: CSV file, or a function of the rows of a step; a file has the Trainer's run_name as its first column. scalars: a function of
     the step and of five scalars a layer by name (the largest max_logit, the mean |bias_context|, means of sink_mass, plasticity and
     plasticity_drop); None: TensorBoard and Weights & Biases where the Trainer reports to them. options: those of `Monitor`. Ranks of
-    DDP merge on rank 0, gradient accumulation counts all documents of the step, and evaluation changes nothing.
+    DDP and FSDP2 merge on rank 0, gradient accumulation counts all documents of the step, and evaluation changes nothing.
     """
 
     def __init__(self, every: int = 100, *, to: Path | typing.Callable[[list[Row]], None] | None = None,
