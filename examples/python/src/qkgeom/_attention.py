@@ -288,6 +288,13 @@ def chunk_of(module: torch.nn.Module) -> int | None:
     return config.attention_chunk_size if kinds and kinds[layer_of(module)] == "chunked_attention" else None
 
 
+def chosen_of(model: torch.nn.Module, tokens: int) -> int | None:
+    """The number of keys that the model's indexers choose for a query of documents of so many tokens; None: it sees all."""
+    config: typing.Any = getattr(model, "config", None)
+    chosen: int | None = getattr(config.get_text_config() if hasattr(config, "get_text_config") else config, "index_topk", None)
+    return chosen if chosen and chosen < tokens else None
+
+
 def code_of(layer: torch.nn.Module) -> types.ModuleType:
     """The Python module that defines a layer. The class that FSDP2 gives a sharded layer is PyTorch's, derived from its own."""
     return next(sys.modules[c.__module__] for c in type(layer).__mro__ if not c.__module__.startswith("torch."))

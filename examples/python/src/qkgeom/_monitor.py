@@ -12,7 +12,7 @@ import warnings
 import numpy as np
 import torch
 
-from ._attention import Attention, Document, Unsupported, chunk_of, layer_of, observed_attention
+from ._attention import Attention, Document, Unsupported, chosen_of, chunk_of, layer_of, observed_attention
 from ._captures import Path
 from ._qkgeom import Moments, accumulate, draw_tokens, fit_queries, planar_rotation, plasticity_profile, summarize
 from ._renamed import Row
@@ -135,6 +135,9 @@ class Monitor:
         tokens = max(d.end for d in documents)
         if self._documents and tokens != self._tokens:
             raise Unsupported(f"documents of {tokens} tokens in a step of documents of {self._tokens}")
+        chosen = chosen_of(self._model, tokens)
+        if chosen is not None:
+            raise Unsupported(f"documents of {tokens} tokens, whose queries see the {chosen} keys that an indexer chooses")
         self._tokens, self._call = tokens, (documents, {})
 
     def _end(self, ids: torch.Tensor, result: typing.Any) -> None:

@@ -164,7 +164,8 @@ def _floats(x: torch.Tensor) -> list[float]:
 def _interleaved(attention: torch.nn.Module) -> bool | None:
     """Whether channels 2j and 2j + 1 turn together, rather than j and j + rotary_dim / 2; None if the model does not say."""
     module = code_of(attention)
-    rotate, complex_, halves = (getattr(module, n, None) for n in ("rotate_half", "apply_rotary_emb", "_apply_rotary_emb"))
+    rotate, complex_, halves, parted = (getattr(module, n, None) for n in ("rotate_half", "apply_rotary_emb", "_apply_rotary_emb",
+                                                                         "apply_rotary_pos_emb_interleave"))
     if rotate is not None:
         rotated = rotate(torch.arange(4.0)).tolist()
     elif complex_ is not None:  # Llama 4 multiplies complex numbers, here by i
@@ -172,6 +173,9 @@ def _interleaved(attention: torch.nn.Module) -> bool | None:
         rotated = complex_(row, row, torch.full((1, 1, 2), 1j))[0].flatten().tolist()
     elif halves is not None:  # GPT-OSS, here by a quarter turn
         rotated = halves(torch.arange(4.0), torch.zeros(2), torch.ones(2)).tolist()
+    elif parted is not None:  # GLM 5 gives neighbours back as halves
+        row = torch.tensor([0.0, 2.0, 1.0, 3.0]).view(1, 1, 1, 4)
+        rotated = parted(row, row, torch.zeros(1, 1, 4), torch.ones(1, 1, 4))[0].flatten().tolist()
     else:
         return None
     return {(-1.0, 0.0, -3.0, 2.0): True, (-2.0, -3.0, 0.0, 1.0): False}.get(typing.cast(typing.Any, tuple(rotated)))

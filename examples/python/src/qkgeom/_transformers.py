@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from . import _qkgeom
-from ._attention import Attention, Document, Unsupported, chunk_of, layer_of, observed_attention
+from ._attention import Attention, Document, Unsupported, chosen_of, chunk_of, layer_of, observed_attention
 from ._captures import Bands, Capture, Grip, Options, Path, WhatIf, open_capture
 from ._qkgeom import Moments, accumulate, draw_tokens
 from ._rope import check_order, longest_context, norm_of, own_rope_of, rope_of, rotates, scaling_of
@@ -153,6 +153,10 @@ class capture:
         if self._keep != "samples" and self._max_length is None and self._documents and longest != self._context():
             raise ValueError(f"documents of {longest} tokens follow some of {self._context()}, and moments merge over one context "
                              "length: give max_length")
+        chosen = chosen_of(self._model, longest)
+        if self._softmax and chosen is not None:
+            raise ValueError(f"softmax compares all keys up to a query, but this model's attention sees the {chosen} that an indexer "
+                             f"chooses: give documents of up to {chosen} tokens")
         self._call = (documents, {})
 
     def _context(self) -> int:
@@ -300,6 +304,10 @@ class capture:
         sinks = {str(n): x.attention.sinks.detach().float().tolist() for n, x in layers.items() if x.attention.sinks is not None}
         if sinks:
             manifest["sinks"] = sinks
+        chosen = chosen_of(self._model, length)
+        if chosen is not None:
+            manifest["notes"] = [{"note": "chosen_keys", "text": f"past {chosen} tokens the attention sees the {chosen} keys that an indexer "
+                                  "chooses, and analyses compare all keys up to a query"}]
         if self._softmax:
             manifest["softmax"] = {"bucket_size": self._bucket_size, "queries": self._bucket_size}
         if self._loss:
