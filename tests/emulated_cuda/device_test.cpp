@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The emulated device shows missing waits and accesses that a device would refuse.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <string>
 #include <vector>
 
 #include "capture/forward/device/cuda_device.cuh"
