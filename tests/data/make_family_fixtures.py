@@ -222,7 +222,16 @@ def scaling_of(text):
     return {"rope_type": kind, **{n: int(float(x)) if "original" in n else float(x) for n, x in zip(names, numbers)}}
 
 
-def capture(folder, kind, dtype, ids, scaling):
+def loaded(folder, kind, dtype, scaling):
+    """The model of a folder, loaded anew: casting one would round the rotary frequencies too."""
+    config = tf.AutoConfig.from_pretrained(folder)
+    if scaling:
+        config.rope_parameters = {**config.rope_parameters, **scaling_of(scaling)}
+    attention = "sdpa" if kind._supports_sdpa else "eager"
+    return kind.from_pretrained(folder, config=config, dtype=dtype, attn_implementation=attention).eval()
+
+
+def capture(folder, kind, dtype, ids, scaling=None):
     """q, k by layer, (heads, positions, head size), those of indexers, the mean loss, and which attention function was used."""
     seen = {}
     used = "sdpa" if kind._supports_sdpa else "eager"
@@ -237,12 +246,8 @@ def capture(folder, kind, dtype, ids, scaling):
 
     # In sdpa's own place, because an attention function of another name gets no mask, so no window.
     places[name] = spy
-    # Loaded anew: casting a model would round the rotary frequencies too.
-    config = tf.AutoConfig.from_pretrained(folder)
-    if scaling:
-        config.rope_parameters = {**config.rope_parameters, **scaling_of(scaling)}
-    model = kind.from_pretrained(folder, config=config, dtype=dtype, attn_implementation=used).eval()
-    indexed, put_back = index_rows(model) if hasattr(config, "index_topk") else ({}, lambda: None)
+    model = loaded(folder, kind, dtype, scaling)
+    indexed, put_back = index_rows(model) if hasattr(model.config, "index_topk") else ({}, lambda: None)
     with torch.no_grad():
         loss = model(input_ids=ids, labels=ids, use_cache=False).loss.item()
     places[name] = inner

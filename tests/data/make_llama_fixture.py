@@ -11,7 +11,8 @@ import sys
 import torch
 from safetensors.torch import save_file
 from transformers import LlamaConfig, LlamaForCausalLM
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from make_family_fixtures import capture
 
 POSITIONS = [0, 1, 2, 17, 63, 64, 100, 255, 256, 257, 298, 299]
 
@@ -30,22 +31,9 @@ def main(out):
             p.copy_(1 + 0.1 * torch.randn_like(p) if "norm" in name else torch.randn_like(p) * (0.3 if "bias" in name else 0.2))
     model.to(torch.bfloat16).save_pretrained(out, max_shard_size="60KB")
     ids = torch.randint(0, 160, (1, 300))
-    seen = []
-    inner = ALL_ATTENTION_FUNCTIONS["sdpa"]
-
-    def spy(module, query, key, *args, **kwargs):
-        seen.append((query[0], key[0]))
-        return inner(module, query, key, *args, **kwargs)
-
-    ALL_ATTENTION_FUNCTIONS["spy"] = spy
     tensors = {"ids": ids[0].to(torch.int32), "position": torch.tensor(POSITIONS, dtype=torch.int32)}
     for kind, dtype in (("bf16", torch.bfloat16), ("f32", torch.float32)):
-        seen.clear()
-        # Loaded anew: casting a model would round the rotary frequencies too.
-        model = LlamaForCausalLM.from_pretrained(out, dtype=dtype, attn_implementation="spy").eval()
-        with torch.no_grad():
-            model(ids, use_cache=False)
-        for layer, (q, k) in enumerate(seen):
+        for layer, (q, k) in capture(out, LlamaForCausalLM, dtype, ids)[0].items():
             tensors[f"{kind}.layer.{layer}.q"] = q[:, POSITIONS].contiguous()
             tensors[f"{kind}.layer.{layer}.k"] = k[:, POSITIONS].contiguous()
     save_file(tensors, pathlib.Path(out) / "forward.safetensors")

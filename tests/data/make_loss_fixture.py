@@ -12,21 +12,14 @@ import sys
 import torch
 from safetensors import safe_open
 
-from make_family_fixtures import families, scaling_of
+from make_family_fixtures import families, loaded
 
 POSITIONS = [0, 1, 17, 63, 64, 100, 255, 256, 298]
 
 
 def losses(folder, kind, scaling, ids, dtype):
-    import transformers as tf
-
-    config = tf.AutoConfig.from_pretrained(folder)
-    if scaling:
-        config.rope_parameters = {**config.rope_parameters, **scaling_of(scaling)}
-    attention = "sdpa" if kind._supports_sdpa else "eager"
-    model = kind.from_pretrained(folder, config=config, dtype=dtype, attn_implementation=attention).eval()
     with torch.no_grad():
-        logits = model(input_ids=ids[None], use_cache=False).logits[0].float()
+        logits = loaded(folder, kind, dtype, scaling)(input_ids=ids[None], use_cache=False).logits[0].float()
     return torch.nn.functional.cross_entropy(logits[:-1], ids[1:], reduction="none")
 
 
