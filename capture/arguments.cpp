@@ -9,7 +9,7 @@
 #include "capture/job/option_list.hpp"
 #include "capture/job/plan.hpp"
 #include "capture/job/protocol.hpp"
-#include "capture/model/head_list.hpp"
+#include "capture/model/head_changes.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/whole_number.hpp"
 

@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "capture/job/option_list.hpp"
-#include "capture/model/head_list.hpp"
+#include "capture/model/head_changes.hpp"
 #include "qkgeom/io/file.hpp"
 #include "qkgeom/io/json.hpp"
 

@@ -41,7 +41,6 @@ class checkpoint {
   /// Returns the name of a tensor that ends in `ending`, behind some other name; empty if there is none.
   std::string name_behind(const std::string& ending) const;
   bool has(const std::string& name) const { return untrained_ ? untrained_->has(name) : tensors_.count(name) != 0; }
-  /// Returns whether the weights are in GGUF.
   bool is_gguf() const { return !tensors_.empty() && tensors_.begin()->second.gguf; }
   /// Returns whether some weights are FP8. They are read as value times scale; activations are not quantised, unlike in
   /// a model that runs in FP8.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -200,7 +199,6 @@ struct decoder_description {
     return !layers[l].skipped && !layers[l].delta && (!indexer_rows || layers[l].indexer);
   }
   const weight_names& names_of(const layer_description& l) const { return l.delta && net_names ? *net_names : names; }
-  /// Returns whether a layer norms queries and keys after the rotation.
   bool norms_rotated(const layer_description& l) const {
     return qk == qk_norm::each_head_after_rotation || (qk == qk_norm::each_rotated_head && l.rope);
   }
@@ -234,7 +232,6 @@ struct decoder_family {
   std::vector<std::string_view> fields{};  ///< fields that change what enters the attention and that few families know
 };
 
-/// Returns the table of families (families.cpp).
 std::span<const decoder_family> decoder_families();
 /// Lists the `model_type`s of config.json that a line reads.
 std::vector<std::string_view> model_types(const decoder_family& family);

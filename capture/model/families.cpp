@@ -114,7 +114,6 @@ const std::vector<decoder_family> families{
     {.model_type = "glm_moe_dsa", .read = read_glm_moe_dsa, .fields = {"kv_lora_rank", "index_topk"}},
     {.model_type = "gpt_neox", .read = read_gpt_neox, .name = "Pythia, GPT-NeoX"}};
 
-/// Reads the text model of a config.json with images.
 decoder_description read_text_part(const json_value& config, const decoder_family& family) {
   const json_value text = config["text_config"].object();
   nlohmann::json named = text.raw();

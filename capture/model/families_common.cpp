@@ -2,7 +2,6 @@
 // Functions that the readers of several families share.
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 
 #include "capture/model/family_readers.hpp"
@@ -12,40 +11,43 @@ namespace {
 
 constexpr index_t largest_shape = index_t{1} << 24;
 
-index_t integer_or(const json_value& config, const char* name, index_t high, index_t otherwise) {
-  return otherwise > 0 ? config.integer(name, 1, high).value_or(otherwise) : config[name].integer(1, high);
-}
-
 }  // namespace
 
-decoder_description read_shape(const json_value& config, const family_defaults& defaults) {
+nlohmann::json with_usual(const json_value& config, const char* usual) {
+  nlohmann::json fields = nlohmann::json::parse(usual);
+  fields.update(config.raw());
+  return fields;
+}
+
+decoder_description read_shape(const json_value& given, const char* usual) {
+  nlohmann::json fields = nlohmann::json::parse(usual);
+  for (const auto& [name, value] : given.raw().items())  // in these two, null does not mean the usual value
+    if (!value.is_null() || name == "num_key_value_heads" || name == "head_dim") fields[name] = value;
+  const json_value config(fields, given.where());
   decoder_description model;
   model.model_type = config["model_type"].string();
-  model.hidden = integer_or(config, "hidden_size", largest_shape, defaults.hidden);
-  model.feed_forward = integer_or(config, "intermediate_size", largest_shape, defaults.feed_forward);
-  model.vocabulary = integer_or(config, "vocab_size", largest_shape, defaults.vocabulary);
-  model.query_heads = integer_or(config, "num_attention_heads", 65536, defaults.query_heads);
-  const bool silent = !config.raw().contains("num_key_value_heads");
-  model.key_heads = config.integer("num_key_value_heads", 1, 65536)
-                        .value_or(silent && defaults.key_heads ? defaults.key_heads : model.query_heads);
+  model.hidden = config["hidden_size"].integer(1, largest_shape);
+  model.feed_forward = config["intermediate_size"].integer(1, largest_shape);
+  model.vocabulary = config["vocab_size"].integer(1, largest_shape);
+  model.query_heads = config["num_attention_heads"].integer(1, 65536);
+  model.key_heads = count_of(config, "num_key_value_heads", model.query_heads);
   require(model.query_heads % model.key_heads == 0, config.where(), ": num_attention_heads (", model.query_heads,
           ") must be a multiple of num_key_value_heads (", model.key_heads, ")");
-  auto head_dim = config.integer("head_dim", 1, 1024);
-  if (!head_dim && defaults.head_dim > 0 && !config.raw().contains("head_dim")) head_dim = defaults.head_dim;
+  const auto head_dim = config.integer("head_dim", 1, 1024);
   require(head_dim || model.hidden % model.query_heads == 0, config.where(), ": hidden_size (", model.hidden,
           ") must be a multiple of num_attention_heads (", model.query_heads, ") when there is no head_dim");
   model.head_dim = head_dim.value_or(model.hidden / model.query_heads);
-  model.context = config.integer("max_position_embeddings", 1, index_t{1} << 30).value_or(defaults.context);
-  model.norm_eps = config.positive("rms_norm_eps").value_or(defaults.norm_eps);
-  model.tied = config.boolean("tie_word_embeddings").value_or(defaults.tied);
-  model.layers.resize(integer_or(config, "num_hidden_layers", 4096, defaults.layers));
+  model.context = config.integer("max_position_embeddings", 1, index_t{1} << 30).value_or(2048);
+  model.norm_eps = config.positive("rms_norm_eps").value_or(1e-6);
+  model.tied = config.boolean("tie_word_embeddings").value_or(false);
+  model.layers.resize(config["num_hidden_layers"].integer(1, 4096));
   return model;
 }
 
-decoder_description read_common(const json_value& config, const family_defaults& defaults) {
-  decoder_description model = read_shape(config, defaults);
+decoder_description read_common(const json_value& config, const char* usual, const rope_defaults& rope) {
+  decoder_description model = read_shape(config, usual);
   model.act = read_activation(config, "hidden_act", "silu");
-  model.rope = read_rope(config, model.head_dim, model.context, defaults.rope);
+  model.rope = read_rope(config, model.head_dim, model.context, rope);
   return model;
 }
 
@@ -75,7 +77,7 @@ void read_rotating_layers(const json_value& config, decoder_description& model) 
 }
 
 void set_sparse_layers(const json_value& config, decoder_description& model) {
-  const index_t step = config.integer("decoder_sparse_step", 1, 65536).value_or(1);
+  const index_t step = count_of(config, "decoder_sparse_step", 1);
   const auto* dense = config.find("mlp_only_layers");
   require(!dense || dense->is_array(), config.where(), ": mlp_only_layers must be a list");
   for (std::size_t i = 0; i < model.layers.size(); ++i)
@@ -98,7 +100,7 @@ experts_description read_experts(const json_value& config, const char* count, in
   experts_description e = otherwise;
   e.count = config.integer(count, least, 65536)
                 .value_or(config.integer("num_local_experts", least, 65536).value_or(otherwise.count));
-  e.chosen = config.integer("num_experts_per_tok", 1, 65536).value_or(otherwise.chosen);
+  e.chosen = count_of(config, "num_experts_per_tok", otherwise.chosen);
   e.width = config.integer("moe_intermediate_size", 1, index_t{1} << 24).value_or(otherwise.width);
   e.normalised = config.boolean("norm_topk_prob").value_or(otherwise.normalised);
   require(e.count == 0 || e.chosen <= e.count, config.where(), ": num_experts_per_tok (", e.chosen,

@@ -8,12 +8,11 @@
 namespace qkgeom {
 namespace {
 
-/// Reads the fields that Gemma 2, 3 and 4 share.
-decoder_description read_gemma_shape(const json_value& config, const family_defaults& defaults) {
+decoder_description read_gemma_shape(const json_value& config, const char* usual) {
   const auto* both = config.find("use_bidirectional_attention");  // "vision": within an image alone
   require(!both || *both == false || *both == "vision", config.where(),
           ": use_bidirectional_attention is not supported");
-  decoder_description model = read_shape(config, defaults);
+  decoder_description model = read_shape(config, usual);
   model.act = read_activation(config, "hidden_activation", "gelu_pytorch_tanh");
   read_attention_bias(config, model);
   model.norm = norm_kind::gemma;
@@ -62,15 +61,10 @@ decoder_description read_gemma4_form(const json_value& config, const gemma4_defa
           ": enable_moe_block: experts are not supported in this family");
   require(config.integer("num_kv_shared_layers", 0, 4096).value_or(0) == 0, config.where(),
           ": num_kv_shared_layers is not 0: layers that take the keys of another are not supported");
-  decoder_description model = read_gemma_shape(config, {.hidden = 2304,
-                                                        .feed_forward = 9216,
-                                                        .vocabulary = 262144,
-                                                        .query_heads = 8,
-                                                        .layers = 30,
-                                                        .key_heads = 4,
-                                                        .head_dim = 256,
-                                                        .context = form.context,
-                                                        .tied = true});
+  decoder_description model = read_gemma_shape(config, R"({"hidden_size": 2304, "intermediate_size": 9216,
+      "vocab_size": 262144, "num_attention_heads": 8, "num_hidden_layers": 30, "num_key_value_heads": 4,
+      "head_dim": 256, "tie_word_embeddings": true})");
+  model.context = config.integer("max_position_embeddings", 1, index_t{1} << 30).value_or(form.context);
   model.norm = norm_kind::olmo;
   model.qk = qk_norm::each_head;
   model.value_norm = model.layer_factor = true;
@@ -114,15 +108,9 @@ decoder_description read_gemma4_form(const json_value& config, const gemma4_defa
 
 /// Reads Gemma 2: soft caps bound scores and logits; every other layer has a window.
 decoder_description read_gemma2(const json_value& config) {
-  decoder_description model = read_gemma_shape(config, {.hidden = 2304,
-                                                        .feed_forward = 9216,
-                                                        .vocabulary = 256000,
-                                                        .query_heads = 8,
-                                                        .layers = 26,
-                                                        .key_heads = 4,
-                                                        .head_dim = 256,
-                                                        .context = 8192,
-                                                        .tied = true});
+  decoder_description model = read_gemma_shape(config, R"({"hidden_size": 2304, "intermediate_size": 9216,
+      "vocab_size": 256000, "num_attention_heads": 8, "num_hidden_layers": 26, "num_key_value_heads": 4,
+      "head_dim": 256, "max_position_embeddings": 8192, "tie_word_embeddings": true})");
   model.rope = read_rope(config, model.head_dim, model.context, {});
   model.score_cap = read_cap(config, "attn_logit_softcapping", 50);
   model.logit_cap = read_cap(config, "final_logit_softcapping", 30);
@@ -131,16 +119,9 @@ decoder_description read_gemma2(const json_value& config) {
 }
 
 decoder_description read_gemma3_text(const json_value& config) {
-  const family_defaults defaults{.hidden = 2304,
-                                 .feed_forward = 9216,
-                                 .vocabulary = 262208,
-                                 .query_heads = 8,
-                                 .layers = 26,
-                                 .key_heads = 4,
-                                 .head_dim = 256,
-                                 .context = 131072,
-                                 .tied = true};
-  decoder_description model = read_gemma_shape(config, defaults);
+  decoder_description model = read_gemma_shape(config, R"({"hidden_size": 2304, "intermediate_size": 9216,
+      "vocab_size": 262208, "num_attention_heads": 8, "num_hidden_layers": 26, "num_key_value_heads": 4,
+      "head_dim": 256, "max_position_embeddings": 131072, "tie_word_embeddings": true})");
   model.qk = qk_norm::each_head;
   model.logit_cap = read_cap(config, "final_logit_softcapping", 0);
   model.prefixes = {"model.", "language_model.model.", "model.language_model."};

@@ -41,13 +41,13 @@ double growth_of_scores(const json_value& config) {
 }
 
 /// Reads all but the experts of a model with latent attention.
-decoder_description read_latent_model(const json_value& config, const family_defaults& defaults) {
+decoder_description read_latent_model(const json_value& config, const char* usual) {
   const latent_description latent = read_latent(config);
   nlohmann::json plain = config.raw();
   plain["head_dim"] = latent.rotated;  // the channels that the rotary embedding counts
   plain.erase("num_key_value_heads");
-  decoder_description model = read_common(json_value(plain, config.where()), defaults);
-  const index_t key_heads = config.integer("num_key_value_heads", 1, 65536).value_or(model.query_heads);
+  decoder_description model = read_common(json_value(plain, config.where()), usual);
+  const index_t key_heads = count_of(config, "num_key_value_heads", model.query_heads);
   require(key_heads == model.query_heads, config.where(), ": num_key_value_heads (", key_heads,
           ") must be num_attention_heads (", model.query_heads, ") in latent attention");
   model.head_dim = latent.plain + latent.rotated;
@@ -64,13 +64,12 @@ decoder_description read_latent_model(const json_value& config, const family_def
 /// beside a feed-forward of all tokens, after some layers without experts. Layers behind the last, which predict
 /// several tokens, are not read.
 decoder_description read_deepseek_v3(const json_value& config) {
-  decoder_description model = read_latent_model(
-      config,
-      {.hidden = 7168, .feed_forward = 18432, .vocabulary = 129280, .query_heads = 128, .layers = 61, .context = 4096});
+  decoder_description model = read_latent_model(config, R"({"hidden_size": 7168, "intermediate_size": 18432,
+      "vocab_size": 129280, "num_attention_heads": 128, "num_hidden_layers": 61, "max_position_embeddings": 4096})");
   read_sigmoid_experts(config, model, {.count = 256, .chosen = 8, .width = 2048, .normalised = true, .scale = 2.5}, 3);
   experts_description& e = *model.experts;
-  e.groups = config.integer("n_group", 1, 65536).value_or(8);
-  e.chosen_groups = config.integer("topk_group", 1, 65536).value_or(4);
+  e.groups = count_of(config, "n_group", 8);
+  e.chosen_groups = count_of(config, "topk_group", 4);
   require(e.count % e.groups == 0 && (e.groups == 1 || e.count >= 2 * e.groups), config.where(), ": n_group (",
           e.groups, ") must part n_routed_experts (", e.count, ") into groups of at least two");
   require(e.chosen_groups <= e.groups && e.chosen <= e.count / e.groups * e.chosen_groups, config.where(),
@@ -111,18 +110,15 @@ decoder_description read_indexed(const json_value& config, const indexer_descrip
 
 /// Reads DeepSeek V3.2: DeepSeek V3 whose layers attend to the keys that their indexers choose.
 decoder_description read_deepseek_v32(const json_value& config) {
-  nlohmann::json whole{{"max_position_embeddings", 163840}};
-  whole.update(config.raw());
+  const nlohmann::json whole = with_usual(config, R"({"max_position_embeddings": 163840})");
   return read_indexed(json_value(whole, config.where()), {.heads = 64, .dim = 128, .chosen = 2048, .pairs = false});
 }
 
 /// Reads GLM 5: DeepSeek V3.2 of other sizes, in which layers may share an indexer.
 decoder_description read_glm_moe_dsa(const json_value& config) {
-  nlohmann::json whole{{"hidden_size", 6144},     {"intermediate_size", 12288}, {"vocab_size", 154880},
-                       {"num_hidden_layers", 78}, {"num_attention_heads", 64},  {"q_lora_rank", 2048},
-                       {"qk_nope_head_dim", 192}, {"v_head_dim", 256},          {"n_group", 1},
-                       {"topk_group", 1},         {"rms_norm_eps", 1e-5},       {"max_position_embeddings", 202752}};
-  whole.update(config.raw());
+  nlohmann::json whole = with_usual(config, R"({"hidden_size": 6144, "intermediate_size": 12288, "vocab_size": 154880,
+      "num_hidden_layers": 78, "num_attention_heads": 64, "q_lora_rank": 2048, "qk_nope_head_dim": 192, "v_head_dim": 256,
+      "n_group": 1, "topk_group": 1, "rms_norm_eps": 1e-5, "max_position_embeddings": 202752})");
   nlohmann::json& types = whole["indexer_types"];
   if (types.is_null() && whole.contains("index_topk_pattern")) {
     types = whole["index_topk_pattern"];
@@ -144,19 +140,15 @@ decoder_description read_glm_moe_dsa(const json_value& config) {
 
 /// Reads Mistral Small 4: queries grow with position, and a softmax chooses experts.
 decoder_description read_mistral4(const json_value& config) {
-  nlohmann::json whole = config.raw();
-  for (const auto& [field, usual] : {std::pair{"q_lora_rank", 1024}, {"kv_lora_rank", 256}, {"qk_nope_head_dim", 64}})
-    if (!whole.contains(field)) whole[field] = usual;
+  nlohmann::json whole = with_usual(config, R"({"q_lora_rank": 1024, "kv_lora_rank": 256, "qk_nope_head_dim": 64})");
   const auto rope = rope_dictionary(config);
   require(rope.has_value(), config.where(), ": mistral4 needs rope_parameters");
   for (const char* name : {"rope_scaling", "rope_parameters"})  // the share of a head that latent attention states
     if (whole.contains(name) && whole[name].is_object()) whole[name].erase("partial_rotary_factor");
-  decoder_description model = read_latent_model(json_value(whole, config.where()), {.hidden = 4096,
-                                                                                    .feed_forward = 12288,
-                                                                                    .vocabulary = 131072,
-                                                                                    .query_heads = 32,
-                                                                                    .layers = 36,
-                                                                                    .context = 1048576});
+  decoder_description model =
+      read_latent_model(json_value(whole, config.where()), R"({"hidden_size": 4096, "intermediate_size": 12288,
+      "vocab_size": 131072, "num_attention_heads": 32, "num_hidden_layers": 36,
+      "max_position_embeddings": 1048576})");
   const double share = static_cast<double>(model.latent->rotated) / static_cast<double>(model.head_dim);
   require(std::abs(rope->number("partial_rotary_factor").value_or(share) - share) < 1e-9, config.where(),
           ": partial_rotary_factor must be qk_rope_head_dim over the channels of a head (", share, ")");
@@ -164,7 +156,7 @@ decoder_description read_mistral4(const json_value& config) {
   read_sigmoid_experts(config, model, {.count = 128, .chosen = 4, .width = 2048, .normalised = true}, 0);
   model.experts->sigmoids = false;
   require(model.experts->scale == 1, config.where(), ": routed_scaling_factor must be 1 in this family");
-  require(config.integer("n_group", 1, 65536).value_or(1) == 1, config.where(),
+  require(count_of(config, "n_group", 1) == 1, config.where(),
           ": n_group must be 1; groups of experts are not supported in this family");
   return model;
 }

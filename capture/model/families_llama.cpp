@@ -13,7 +13,7 @@ constexpr auto in_every_layer = [](std::size_t) { return true; };
 }  // namespace
 
 decoder_description read_llama(const json_value& config) {
-  decoder_description model = read_common(config, {});
+  decoder_description model = read_common(config);
   read_attention_bias(config, model);
   model.feed_forward_bias = config.boolean("mlp_bias").value_or(false);
   return model;
@@ -21,8 +21,9 @@ decoder_description read_llama(const json_value& config) {
 
 /// Reads SmolLM3: layers with a 0 in `no_rope_layers` do not rotate; without `layer_types` these have the window.
 decoder_description read_smollm3(const json_value& config) {
-  decoder_description model =
-      read_common(config, {.key_heads = 4, .context = 32768, .tied = true, .rope = {.theta = 2e6}});
+  decoder_description model = read_common(config, R"({"num_key_value_heads": 4, "max_position_embeddings": 32768,
+          "tie_word_embeddings": true})",
+                                          {.theta = 2e6});
   read_attention_bias(config, model);
   model.feed_forward_bias = config.boolean("mlp_bias").value_or(false);
   read_rotating_layers(config, model);
@@ -32,40 +33,30 @@ decoder_description read_smollm3(const json_value& config) {
 
 /// Reads Mistral: no biases; all layers have a window, 4096 tokens where config.json has no field for it.
 decoder_description read_mistral(const json_value& config) {
-  decoder_description model = read_common(config, {.feed_forward = 14336, .key_heads = 8, .context = 131072});
+  decoder_description model = read_common(config, R"({"intermediate_size": 14336, "num_key_value_heads": 8,
+      "max_position_embeddings": 131072})");
   set_window(model, read_window(config, 4096));
   return model;
 }
 
 decoder_description read_ministral(const json_value& config) {
-  decoder_description model = read_common(config, {.feed_forward = 14336, .key_heads = 8, .context = 131072});
+  decoder_description model = read_common(config, R"({"intermediate_size": 14336, "num_key_value_heads": 8,
+      "max_position_embeddings": 131072})");
   set_windows(config, model, read_window(config, 4096), in_every_layer);
   return model;
 }
 
 const nlohmann::json& ministral3_rope() {
-  static const nlohmann::json released{{"rope_type", "yarn"},
-                                       {"rope_theta", 1e6},
-                                       {"factor", 16.0},
-                                       {"original_max_position_embeddings", 16384},
-                                       {"mscale", 1.0},
-                                       {"mscale_all_dim", 1.0},
-                                       {"llama_4_scaling_beta", 0.1}};
+  static const auto released = nlohmann::json::parse(R"({"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0,
+      "original_max_position_embeddings": 16384, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1})");
   return released;
 }
 
 /// Reads Ministral 3: YaRN; queries grow with their position.
 decoder_description read_ministral3(const json_value& config) {
-  const family_defaults defaults{.hidden = 4096,
-                                 .feed_forward = 14336,
-                                 .vocabulary = 131072,
-                                 .query_heads = 32,
-                                 .layers = 34,
-                                 .key_heads = 8,
-                                 .head_dim = 128,
-                                 .context = 262144,
-                                 .norm_eps = 1e-5};
-  decoder_description model = read_shape(config, defaults);
+  decoder_description model = read_shape(config, R"({"hidden_size": 4096, "intermediate_size": 14336,
+      "vocab_size": 131072, "num_attention_heads": 32, "num_hidden_layers": 34, "num_key_value_heads": 8,
+      "head_dim": 128, "max_position_embeddings": 262144, "rms_norm_eps": 1e-5})");
   model.act = read_activation(config, "hidden_act", "silu");
   auto dictionary = rope_dictionary(config);
   if (!dictionary) dictionary = json_value(ministral3_rope(), config.where() + ": rope_parameters");
@@ -101,14 +92,15 @@ void read_qwen_windows(const json_value& config, decoder_description& model) {
 }  // namespace
 
 decoder_description read_qwen2(const json_value& config) {
-  decoder_description model = read_common(config, {.key_heads = 32, .context = 32768});
+  decoder_description model = read_common(config, R"({"num_key_value_heads": 32, "max_position_embeddings": 32768})");
   model.qkv_bias = true;
   read_qwen_windows(config, model);
   return model;
 }
 
 decoder_description read_qwen3(const json_value& config) {
-  decoder_description model = read_common(config, {.key_heads = 32, .head_dim = 128, .context = 32768});
+  decoder_description model = read_common(config, R"({"num_key_value_heads": 32, "head_dim": 128,
+      "max_position_embeddings": 32768})");
   read_attention_bias(config, model);
   model.qk = qk_norm::each_head;
   read_qwen_windows(config, model);
@@ -116,7 +108,8 @@ decoder_description read_qwen3(const json_value& config) {
 }
 
 decoder_description read_qwen3_moe(const json_value& config) {
-  decoder_description model = read_common(config, {.feed_forward = 6144, .key_heads = 4, .context = 32768});
+  decoder_description model = read_common(config, R"({"intermediate_size": 6144, "num_key_value_heads": 4,
+      "max_position_embeddings": 32768})");
   read_attention_bias(config, model);
   model.qk = qk_norm::each_head;
   set_window(model, read_switched_window(config, 4096));
@@ -164,14 +157,9 @@ decoder_description read_granite_hybrid(const json_value& config) {
 }
 
 decoder_description read_seed_oss(const json_value& config) {
-  decoder_description model = read_common(config, {.hidden = 4096,
-                                                   .feed_forward = 27648,
-                                                   .vocabulary = 155136,
-                                                   .query_heads = 80,
-                                                   .layers = 64,
-                                                   .key_heads = 8,
-                                                   .head_dim = 128,
-                                                   .context = 524288});
+  decoder_description model = read_common(config, R"({"hidden_size": 4096, "intermediate_size": 27648,
+      "vocab_size": 155136, "num_attention_heads": 80, "num_hidden_layers": 64, "num_key_value_heads": 8,
+      "head_dim": 128, "max_position_embeddings": 524288})");
   model.qkv_bias = config.boolean("attention_bias").value_or(true);
   model.output_bias = config.boolean("attention_out_bias").value_or(false);
   model.feed_forward_bias = config.boolean("mlp_bias").value_or(false);
@@ -192,7 +180,7 @@ decoder_description read_hunyuan(const json_value& config) {
     fixed[name]["rope_type"] = "default";
     break;
   }
-  decoder_description model = read_common(json_value(fixed, config.where()), {.norm_eps = 1e-5});
+  decoder_description model = read_common(json_value(fixed, config.where()), R"({"rms_norm_eps": 1e-5})");
   if (const auto d = static_cast<double>(model.rope.rotary_dim); alpha != 1) {
     require(d > 2, config.where(), ": a scaling by alpha needs more than one rotated pair");
     model.rope.type = "alpha";
@@ -219,14 +207,11 @@ decoder_description read_phi3(const json_value& config) {
     const auto given = rope_dictionary(config);
     if (!given || !given->find("original_max_position_embeddings")) named["original_max_position_embeddings"] = 4096;
   }
-  decoder_description model = read_common(json_value(named, config.where()), {.hidden = 3072,
-                                                                              .feed_forward = 8192,
-                                                                              .vocabulary = 32064,
-                                                                              .query_heads = 32,
-                                                                              .layers = 32,
-                                                                              .context = 4096,
-                                                                              .norm_eps = 1e-5,
-                                                                              .rope = {.may_be_partial = true}});
+  decoder_description model =
+      read_common(json_value(named, config.where()), R"({"hidden_size": 3072, "intermediate_size": 8192,
+      "vocab_size": 32064, "num_attention_heads": 32, "num_hidden_layers": 32, "max_position_embeddings": 4096,
+      "rms_norm_eps": 1e-5})",
+                  {.may_be_partial = true});
   model.names.stacked_qkv = "self_attn.qkv_proj";
   model.feed_forward_form = feed_forward_kind::fused_gated;
   model.names.up = "mlp.gate_up_proj";
@@ -236,16 +221,10 @@ decoder_description read_phi3(const json_value& config) {
 
 /// Reads Llama 3.2 with images: layers that attend to an image do nothing without one.
 decoder_description read_mllama_text(const json_value& config) {
-  const family_defaults defaults{.hidden = 4096,
-                                 .feed_forward = 14336,
-                                 .vocabulary = 128256,
-                                 .query_heads = 32,
-                                 .layers = 40,
-                                 .key_heads = 8,
-                                 .context = 131072,
-                                 .norm_eps = 1e-5,
-                                 .rope = {.theta = 5e5}};
-  decoder_description model = read_common(config, defaults);
+  decoder_description model = read_common(config, R"({"hidden_size": 4096, "intermediate_size": 14336,
+      "vocab_size": 128256, "num_attention_heads": 32, "num_hidden_layers": 40, "num_key_value_heads": 8,
+      "max_position_embeddings": 131072, "rms_norm_eps": 1e-5})",
+                                          {.theta = 5e5});
   model.embedding_rows = model.vocabulary + 8;
   model.prefixes = wrapped_prefixes;
   nlohmann::json cross{3, 8, 13, 18, 23, 28, 33, 38};
@@ -253,6 +232,48 @@ decoder_description read_mllama_text(const json_value& config) {
   require(cross.is_array(), config.where(), ": cross_attention_layers must be a list");
   for (std::size_t i = 0; i < model.layers.size(); ++i)
     model.layers[i].skipped = std::find(cross.begin(), cross.end(), i) != cross.end();
+  return model;
+}
+
+/// Reads Llama 4: three layers of four rotate, norm queries and keys after it, and attend within chunks of the
+/// document; the others see all keys, and their queries grow. Experts multiply inputs by the sigmoid of their logit.
+decoder_description read_llama4_text(const json_value& config) {
+  decoder_description model = read_common(config, R"({"hidden_size": 5120, "intermediate_size": 8192,
+      "vocab_size": 202048, "num_attention_heads": 40, "num_hidden_layers": 48, "num_key_value_heads": 8,
+      "head_dim": 128, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5})",
+                                          {.theta = 5e5});
+  read_attention_bias(config, model);
+  model.rope.interleaved = model.rope.exact = model.rope.exact_table = true;
+  model.prefixes = wrapped_prefixes;
+  nlohmann::json listed = config.raw();  // an empty list counts as a missing one
+  if (listed.contains("no_rope_layers") && listed["no_rope_layers"].empty()) listed.erase("no_rope_layers");
+  read_rotating_layers(json_value(listed, config.where()), model);
+  const auto* chunk = config.find("attention_chunk_size");
+  for (layer_description& layer : model.layers)
+    if (layer.rope) layer.chunk = chunk ? config["attention_chunk_size"].integer(1, index_t{1} << 30) : index_t{8192};
+  if (config.boolean("use_qk_norm").value_or(true)) model.qk = qk_norm::each_rotated_head;
+  const auto* tuned = config.find("attn_temperature_tuning");  // a switch; the first configurations held 4
+  if (!tuned || (tuned->is_boolean() ? tuned->get<bool>() : *tuned != 0)) {
+    model.growth = query_growth{config.positive("attn_scale").value_or(0.1),
+                                config.integer("floor_scale", 1, index_t{1} << 30).value_or(8192)};
+    model.growth_unrotated = true;
+  }
+
+  auto e = read_experts(config, "num_local_experts", 1, {.count = 16, .chosen = 1, .width = model.feed_forward});
+  e.shared_width = e.width = model.feed_forward;
+  e.scales_inputs = true;
+  e.router = "feed_forward.router";
+  e.own = "feed_forward.experts.";
+  e.shared = "feed_forward.shared_expert.";
+  model.feed_forward = config.integer("intermediate_size_mlp", 1, index_t{1} << 24).value_or(16384);
+  model.names.gated = "feed_forward.";
+  const index_t step = count_of(config, "interleave_moe_layer_step", 1);
+  const auto* experts = config.find("moe_layers");
+  require(!experts || experts->is_array(), config.where(), ": moe_layers must be a list");
+  for (std::size_t i = 0; i < model.layers.size(); ++i)
+    model.layers[i].experts = experts ? std::find(experts->begin(), experts->end(), i) != experts->end()
+                                      : (static_cast<index_t>(i) + 1) % step == 0;
+  model.experts = e;
   return model;
 }
 

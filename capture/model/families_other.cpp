@@ -6,11 +6,9 @@ namespace qkgeom {
 
 /// Reads GLM, which rotates half of a head's channels, in neighbouring pairs; gate and up are one matrix.
 decoder_description read_glm(const json_value& config) {
-  decoder_description model = read_common(config, {.key_heads = 2,
-                                                   .head_dim = 128,
-                                                   .context = 131072,
-                                                   .norm_eps = 1.5625e-7,
-                                                   .rope = {.partial = 0.5, .may_be_partial = true}});
+  decoder_description model = read_common(config, R"({"num_key_value_heads": 2, "head_dim": 128,
+      "max_position_embeddings": 131072, "rms_norm_eps": 1.5625e-7})",
+                                          {.partial = 0.5, .may_be_partial = true});
   model.rope.interleaved = true;
   model.qkv_bias = config.boolean("attention_bias").value_or(true);
   model.feed_forward_form = feed_forward_kind::fused_gated;
@@ -28,19 +26,14 @@ decoder_description read_glm4(const json_value& config) {
 /// Reads GLM 4.5: experts chosen by corrected sigmoids beside a feed-forward of all tokens, after some layers without
 /// experts. Layers behind the last, which predict several tokens, are not read.
 decoder_description read_glm4_moe(const json_value& config) {
-  decoder_description model = read_common(config, {.hidden = 4096,
-                                                   .feed_forward = 10944,
-                                                   .vocabulary = 151552,
-                                                   .query_heads = 96,
-                                                   .layers = 46,
-                                                   .key_heads = 8,
-                                                   .context = 131072,
-                                                   .norm_eps = 1e-5,
-                                                   .rope = {.partial = 0.5, .may_be_partial = true}});
+  decoder_description model = read_common(config, R"({"hidden_size": 4096, "intermediate_size": 10944,
+      "vocab_size": 151552, "num_attention_heads": 96, "num_hidden_layers": 46, "num_key_value_heads": 8,
+      "max_position_embeddings": 131072, "rms_norm_eps": 1e-5})",
+                                          {.partial = 0.5, .may_be_partial = true});
   model.qkv_bias = config.boolean("attention_bias").value_or(false);
   if (config.boolean("use_qk_norm").value_or(false)) model.qk = qk_norm::each_head;
   for (const char* field : {"n_group", "topk_group"})
-    require(config.integer(field, 1, 65536).value_or(1) == 1, config.where(), ": ", field,
+    require(count_of(config, field, 1) == 1, config.where(), ": ", field,
             " must be 1; groups of experts are not supported");
   read_sigmoid_experts(config, model, {.count = 128, .chosen = 8, .width = 1408, .normalised = true}, 1);
   return model;
@@ -48,7 +41,7 @@ decoder_description read_glm4_moe(const json_value& config) {
 
 /// Reads OLMo 2, which norms outputs of attention and feed-forward, not inputs; q and k are normed over all heads.
 decoder_description read_olmo2(const json_value& config) {
-  decoder_description model = read_common(config, {.norm_eps = 1e-5});
+  decoder_description model = read_common(config, R"({"rms_norm_eps": 1e-5})");
   read_attention_bias(config, model);
   model.norm = norm_kind::olmo;
   model.qk = qk_norm::all_heads;
@@ -73,7 +66,7 @@ decoder_description read_olmo3(const json_value& config) {
 
 /// Reads EXAONE 4, which norms outputs of attention and feed-forward; if some layers slide, full ones do not rotate.
 decoder_description read_exaone4(const json_value& config) {
-  decoder_description model = read_common(config, {.norm_eps = 1e-5});
+  decoder_description model = read_common(config, R"({"rms_norm_eps": 1e-5})");
   model.qk = qk_norm::each_head;
   norm_outputs_alone(model);
   const auto* pattern = config.find("sliding_window_pattern");
@@ -95,13 +88,9 @@ decoder_description read_exaone4(const json_value& config) {
 
 /// Reads Cohere 2: one norm feeds attention and feed-forward; full layers do not rotate.
 decoder_description read_cohere2(const json_value& config) {
-  decoder_description model = read_common(config, {.hidden = 8192,
-                                                   .feed_forward = 22528,
-                                                   .vocabulary = 256000,
-                                                   .query_heads = 64,
-                                                   .layers = 40,
-                                                   .context = 8192,
-                                                   .tied = true});
+  decoder_description model = read_common(config, R"({"hidden_size": 8192, "intermediate_size": 22528,
+      "vocab_size": 256000, "num_attention_heads": 64, "num_hidden_layers": 40, "max_position_embeddings": 8192,
+      "tie_word_embeddings": true})");
   read_attention_bias(config, model);
   model.norm = norm_kind::centred;
   model.norm_eps = config.positive("layer_norm_eps").value_or(1e-5);
@@ -123,16 +112,10 @@ decoder_description read_gpt_oss(const json_value& config) {
                                 {"rope_theta", 150000}};
   if (!whole.contains("sliding_window")) whole["sliding_window"] = 128;
   const json_value filled(whole, config.where());
-  decoder_description model = read_common(filled, {.hidden = 2880,
-                                                   .feed_forward = 2880,
-                                                   .vocabulary = 201088,
-                                                   .query_heads = 64,
-                                                   .layers = 36,
-                                                   .key_heads = 8,
-                                                   .head_dim = 64,
-                                                   .context = 131072,
-                                                   .norm_eps = 1e-5,
-                                                   .rope = {.theta = 150000}});
+  decoder_description model = read_common(filled, R"({"hidden_size": 2880, "intermediate_size": 2880,
+      "vocab_size": 201088, "num_attention_heads": 64, "num_hidden_layers": 36, "num_key_value_heads": 8,
+      "head_dim": 64, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5})",
+                                          {.theta = 150000});
   model.qkv_bias = model.output_bias = config.boolean("attention_bias").value_or(true);
   model.norm = norm_kind::olmo;
   model.sinks = true;
@@ -148,12 +131,11 @@ decoder_description read_gpt_oss(const json_value& config) {
   return model;
 }
 
-/// Reads GPT-NeoX and Pythia.
 decoder_description read_gpt_neox(const json_value& config) {
   const rope_defaults rope{.theta = config.positive("rotary_emb_base").value_or(10000),
                            .partial = config.positive("rotary_pct").value_or(0.25),
                            .may_be_partial = true};
-  decoder_description model = read_shape(config, {});
+  decoder_description model = read_shape(config);
   model.key_heads = model.query_heads;
   model.head_dim = model.hidden / model.query_heads;  // a field head_dim is ignored
   model.act = read_activation(config, "hidden_act", "gelu");

@@ -8,22 +8,20 @@
 
 namespace qkgeom {
 
-/// A family's values for fields that config.json lacks. 0: the field is required.
-struct family_defaults {
-  index_t hidden = 0, feed_forward = 0, vocabulary = 0, query_heads = 0, layers = 0;
-  index_t key_heads = 0;  ///< 0: one per query head
-  index_t head_dim = 0;   ///< 0: hidden / query heads
-  index_t context = 2048;
-  double norm_eps = 1e-6;
-  bool tied = false;
-  rope_defaults rope{};
-};
-
-/// Reads the fields that Llama and its successors share, except rotary embedding, activation and biases.
-decoder_description read_shape(const json_value& config, const family_defaults& defaults);
+/// Reads the fields that Llama and its successors share, except rotary embedding, activation and biases. `usual` is a
+/// JSON object with the family's values for fields that config.json lacks.
+decoder_description read_shape(const json_value& config, const char* usual = "{}");
 
 /// Reads shape, rotary embedding and hidden_act (silu where it is absent).
-decoder_description read_common(const json_value& config, const family_defaults& defaults);
+decoder_description read_common(const json_value& config, const char* usual = "{}", const rope_defaults& rope = {});
+
+/// Returns config.json with the values of `usual`, a JSON object, for the fields that it does not name.
+nlohmann::json with_usual(const json_value& config, const char* usual);
+
+/// Reads a number of heads, experts, layers or their like, at least 1; `otherwise` where it is absent.
+inline index_t count_of(const json_value& config, const char* field, index_t otherwise) {
+  return config.integer(field, 1, 65536).value_or(otherwise);
+}
 
 /// Prefixes of the text model's tensors in checkpoints with images, older and newer.
 inline const std::vector<std::string> wrapped_prefixes{"language_model.model.", "model.language_model.", "model."};

@@ -9,7 +9,7 @@
 #include <set>
 #include <sstream>
 
-#include "capture/model/head_list.hpp"
+#include "capture/model/head_changes.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace qkgeom {
