@@ -123,8 +123,6 @@ void add_gemma(const architecture_keys& keys, json& config, index_t layers) {
   add_windows(keys, config, 4096);
 }
 
-void add_gemma2(const architecture_keys& keys, json& config) { add_gemma(keys, config, 46); }
-
 /// Adds the fields of Gemma 3. Files of Ollama's own converter use other names for the two bases and lack the epsilon
 /// of norms and the scaling of models with 131072 tokens.
 void add_gemma3(const architecture_keys& keys, json& config) {
@@ -141,8 +139,6 @@ void add_olmo2(const architecture_keys& keys, json& config) {
   add_windows(keys, config, {});
   if (!config["sliding_window"].is_null()) config["model_type"] = "olmo3";
 }
-
-void add_phi3(const architecture_keys& keys, json& config) { add_windows(keys, config, {}); }
 
 /// Adds the window, which files of the model of 64 layers may lack.
 void add_exaone4(const architecture_keys& keys, json& config) {
@@ -348,17 +344,12 @@ void add_deepseek(const architecture_keys& keys, json& config, index_t otherwise
   add_latent(keys, config);
 }
 
-void add_deepseek2(const architecture_keys& keys, json& config) { add_deepseek(keys, config, 1); }
-
-/// Adds the sizes of indexers too.
 void add_indexed(const architecture_keys& keys, json& config, index_t otherwise) {
   add_deepseek(keys, config, otherwise);
   for (const auto& [key, field] :
        {std::pair{"head_count", "index_n_heads"}, {"key_length", "index_head_dim"}, {"top_k", "index_topk"}})
     config[field] = keys[std::string("attention.indexer.") + key].integer(1, 1 << 20);
 }
-
-void add_deepseek32(const architecture_keys& keys, json& config) { add_indexed(keys, config, 1); }
 
 /// Adds GLM 5. Files without a list have an indexer in each layer, but for GLM 5.2, known by its context, in each
 /// fourth.
@@ -394,6 +385,31 @@ void add_gptneox(const architecture_keys& keys, json& config) {
   config["use_parallel_residual"] = keys.boolean("use_parallel_residual", true);
 }
 
+/// Returns a line for a Qwen model with delta nets, dense or with experts.
+gguf_architecture of_qwen(std::string_view name, std::string_view type, std::string_view models, bool tiled) {
+  return {.name = name,
+          .model_type = type,
+          .models = models,
+          .layer_names = {post_norm_names, delta_names, expert_names, fused_expert_names},
+          .norms_plus_one = true,
+          .value_heads_tiled = tiled,
+          .features = {"ssm.state_size", "full_attention_interval", "nextn_predict_layers", "rope.dimension_sections",
+                       "expert_count"},
+          .add_fields = add_delta};
+}
+
+/// Returns a line for a model whose indexers choose keys for latent attention.
+gguf_architecture with_indexers(std::string_view name, std::string_view type, std::string_view models,
+                                void (*add)(const architecture_keys&, json&)) {
+  return {.name = name,
+          .model_type = type,
+          .models = models,
+          .layer_names = {deepseek2_names, indexer_names, expert_names, sigmoid_expert_names},
+          .features = {"attention.q_lora_rank", "attention.kv_lora_rank", "attention.indexer.top_k", "expert_count",
+                       "expert_shared_count", "nextn_predict_layers"},
+          .add_fields = add};
+}
+
 const gguf_architecture architectures[] = {
     {.name = "llama", .model_type = "llama", .models = "Llama, Mistral, SmolLM2", .pairs_rows = true},
     {.name = "smollm3", .model_type = "smollm3", .pairs_rows = true},
@@ -425,7 +441,7 @@ const gguf_architecture architectures[] = {
      .norms_plus_one = true,
      .features = {"attention.sliding_window", "attention.sliding_window_pattern", "attention.scale",
                   "final_logit_softcapping", "attn_logit_softcapping"},
-     .add_fields = add_gemma2},
+     .add_fields = [](const architecture_keys& keys, json& config) { add_gemma(keys, config, 46); }},
     {.name = "olmo2",
      .model_type = "olmo2",
      .models = "OLMo 2 and 3",
@@ -450,7 +466,7 @@ const gguf_architecture architectures[] = {
      .model_type = "phi3",
      .layer_names = {phi3_names, gate_up_names},
      .features = {"attention.sliding_window", "attention.sliding_window_pattern"},
-     .add_fields = add_phi3},
+     .add_fields = [](const architecture_keys& keys, json& config) { add_windows(keys, config, {}); }},
     {.name = "seed_oss", .model_type = "seed_oss", .layer_names = {post_norm_names}},
     {.name = "hunyuan-dense",
      .model_type = "hunyuan_v1_dense",
@@ -493,52 +509,19 @@ const gguf_architecture architectures[] = {
      .layer_names = {llama4_names},
      .features = {"attention.sliding_window", "expert_count", "expert_shared_count"},
      .add_fields = add_llama4},
-    {.name = "qwen35",
-     .model_type = "qwen3_5_text",
-     .models = "Qwen 3.5",
-     .layer_names = {post_norm_names, delta_names, expert_names, fused_expert_names},
-     .norms_plus_one = true,
-     .value_heads_tiled = true,
-     .features = {"ssm.state_size", "full_attention_interval", "nextn_predict_layers", "rope.dimension_sections",
-                  "expert_count"},
-     .add_fields = add_delta},
-    {.name = "qwen35moe",
-     .model_type = "qwen3_5_moe_text",
-     .models = "Qwen 3.5",
-     .layer_names = {post_norm_names, delta_names, expert_names, fused_expert_names},
-     .norms_plus_one = true,
-     .value_heads_tiled = true,
-     .features = {"ssm.state_size", "full_attention_interval", "nextn_predict_layers", "rope.dimension_sections",
-                  "expert_count"},
-     .add_fields = add_delta},
-    {.name = "qwen3next",
-     .model_type = "qwen3_next",
-     .layer_names = {post_norm_names, delta_names, expert_names, fused_expert_names},
-     .norms_plus_one = true,
-     .features = {"ssm.state_size", "full_attention_interval", "nextn_predict_layers", "rope.dimension_sections",
-                  "expert_count"},
-     .add_fields = add_delta},
+    of_qwen("qwen35", "qwen3_5_text", "Qwen 3.5", true),
+    of_qwen("qwen35moe", "qwen3_5_moe_text", "Qwen 3.5", true),
+    of_qwen("qwen3next", "qwen3_next", "", false),
     {.name = "deepseek2",
      .model_type = "deepseek_v3",
      .models = "DeepSeek V3",
      .layer_names = {deepseek2_names, expert_names, fused_expert_names, sigmoid_expert_names},
      .features = {"attention.q_lora_rank", "attention.kv_lora_rank", "expert_count", "expert_shared_count",
                   "nextn_predict_layers"},
-     .add_fields = add_deepseek2},
-    {.name = "deepseek32",
-     .model_type = "deepseek_v32",
-     .models = "DeepSeek V3.2",
-     .layer_names = {deepseek2_names, indexer_names, expert_names, sigmoid_expert_names},
-     .features = {"attention.q_lora_rank", "attention.kv_lora_rank", "attention.indexer.top_k", "expert_count",
-                  "expert_shared_count", "nextn_predict_layers"},
-     .add_fields = add_deepseek32},
-    {.name = "glm-dsa",
-     .model_type = "glm_moe_dsa",
-     .models = "GLM 5",
-     .layer_names = {deepseek2_names, indexer_names, expert_names, sigmoid_expert_names},
-     .features = {"attention.q_lora_rank", "attention.kv_lora_rank", "attention.indexer.top_k", "expert_count",
-                  "expert_shared_count", "nextn_predict_layers"},
-     .add_fields = add_glm_dsa},
+     .add_fields = [](const architecture_keys& keys, json& config) { add_deepseek(keys, config, 1); }},
+    with_indexers("deepseek32", "deepseek_v32", "DeepSeek V3.2",
+                  [](const architecture_keys& keys, json& config) { add_indexed(keys, config, 1); }),
+    with_indexers("glm-dsa", "glm_moe_dsa", "GLM 5", add_glm_dsa),
     {.name = "mistral4",
      .model_type = "mistral4",
      .models = "Mistral Small 4",

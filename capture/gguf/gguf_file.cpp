@@ -20,7 +20,6 @@ constexpr index_t most_tensors = 1 << 20, most_keys = 1 << 16, longest_name = 10
 constexpr std::uint64_t most_values = std::uint64_t{1} << 22;  // entries of all arrays of the metadata
 constexpr std::size_t longest_text = std::size_t{64} << 20;    // bytes of a string
 
-/// Reads the header from its beginning, with bounds.
 class reader {
  public:
   reader(std::span<const std::byte> bytes, const std::string& where) : bytes_(bytes), where_(where) {}

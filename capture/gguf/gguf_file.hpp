@@ -28,11 +28,9 @@ class gguf_file {
  public:
   explicit gguf_file(const std::filesystem::path& path);
 
-  /// Returns whether a file begins as a GGUF file does.
   static bool is_one(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return file_.path(); }
-  /// Returns keys and values.
   const json& metadata() const { return metadata_; }
   const std::map<std::string, gguf_tensor>& tensors() const { return tensors_; }
   /// Returns the number of zero bytes behind the last tensor and its alignment, which no tensor has.

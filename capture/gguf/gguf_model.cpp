@@ -116,7 +116,6 @@ gguf_model::gguf_model(const fs::path& path) : where_(path.string()) {
 
 json_value gguf_model::value(const std::string& key) const { return json_value(metadata(), where_)[key.c_str()]; }
 
-/// Checks the number of the set's files and of their tensors.
 void gguf_model::check_parts() const {
   index_t tensors = 0;
   std::set<std::string_view> names;

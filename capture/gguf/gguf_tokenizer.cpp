@@ -17,7 +17,6 @@ bool is_llama3(const std::string& pre) {
   return std::find(std::begin(names), std::end(names), pre) != std::end(names);
 }
 
-/// Returns the pre-tokenizer that `tokenizer.ggml.pre` names.
 json pre_tokenizer_of(const std::string& pre, const std::string& where) {
   const json bytes{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};
   const auto after = [&](json first, bool words) {
