@@ -13,7 +13,6 @@ namespace {
 
 using namespace qkgeom;
 
-/// Makes the forward pass on the device that the command line asks for.
 forward_pass_factory factory_for([[maybe_unused]] const evaluation_arguments& asked) {
 #if defined(QKGEOM_CAPTURE_CUDA)
   const auto& options = asked.options.capture;

@@ -22,21 +22,23 @@ struct cuda_resources {
 };
 
 template <class T>
-class cuda_pass : public forward_pass {
+struct holds_cuda {
+  std::shared_ptr<cuda_resources<T>> held;
+};
+
+template <class T>
+class cuda_pass : holds_cuda<T>, public device_forward_pass<cuda_device, T> {
  public:
   cuda_pass(std::shared_ptr<cuda_resources<T>> cuda, const cuda_capture_options& options, const decoder_description& d,
             const checkpoint& weights, index_t last_layer, thread_pool& pool)
-      : cuda_(std::move(cuda)), pass_(cuda_->device, d, weights, last_layer, pool, sizes_for(*cuda_, options, d)) {}
+      : holds_cuda<T>{std::move(cuda)},
+        device_forward_pass<cuda_device, T>(this->held->device, d, weights, last_layer, pool,
+                                            sizes_for(*this->held, options, d)) {}
 
-  void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override {
-    pass_.run(documents, stage, sinks);
-  }
-  void check_output() const override { pass_.check_output(); }
-  void change(std::vector<head_change> changes) override { pass_.change(std::move(changes)); }
   bool takes_moments(moment_store& store) override {
-    pass_.bring_moments(store, [this](const char* side, const tensor_view<const T, memory_space::device>& x,
+    this->bring_moments(store, [this](const char* side, const tensor_view<const T, memory_space::device>& x,
                                       const vector_view<const std::int32_t, memory_space::device>& position) {
-      return total_moments(cuda_->context, side, x, position);
+      return total_moments(this->held->context, side, x, position);
     });
     return true;
   }
@@ -74,9 +76,6 @@ class cuda_pass : public forward_pass {
     }
     return sizes;
   }
-
-  std::shared_ptr<cuda_resources<T>> cuda_;
-  device_forward_pass<cuda_device, T> pass_;
 };
 
 template <class T>

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <numbers>
 
+#include "capture/forward/device_buffer.hpp"
 #include "capture/forward/products/product.hpp"
 #include "capture/forward/team.hpp"
-#include "qkgeom/core/buffer.hpp"
 #include "qkgeom/core/config.hpp"
 
 namespace qkgeom::device_kernels {
@@ -114,14 +114,7 @@ template <class Device, class T>
 class blockwise_attention {
  public:
   blockwise_attention(Device& m, index_t block_rows, index_t block_keys)
-      : device_(&m),
-        block_rows_(block_rows),
-        block_keys_(block_keys),
-        scores_(m.memory(), 0),
-        top_(m.memory(), 0),
-        sum_(m.memory(), 0),
-        out_(m.memory(), 0),
-        weights_(m.memory(), 0) {}
+      : device_(&m), block_rows_(block_rows), block_keys_(block_keys) {}
 
   /// Returns the bytes on the device for `heads` query heads of `dim` channels.
   static index_t working_bytes(index_t heads, index_t dim, index_t block_rows, index_t block_keys) {
@@ -184,8 +177,8 @@ class blockwise_attention {
 
   Device* device_;
   index_t block_rows_, block_keys_;
-  buffer<float, typename Device::memory_type> scores_, top_, sum_, out_;
-  buffer<T, typename Device::memory_type> weights_;
+  device_buffer<Device, float> scores_{*device_}, top_{*device_}, sum_{*device_}, out_{*device_};
+  device_buffer<Device, T> weights_{*device_};
 };
 
 }  // namespace qkgeom

@@ -47,7 +47,6 @@ class cpu_device {
     return {to_bf16, tiles ? weight_format::bf16_tiles : f32};
   }
   int workers() const { return pool_->size(); }
-  /// Calls f(i, worker) for i < n on the threads of the pool.
   template <class F>
   void each(index_t n, const F& f) const {
     pool_->for_each(n, f);

@@ -32,7 +32,7 @@ class pass_of : public forward_pass {
 
   void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override {
     using view = tensor_view<const T>;
-    device_sinks<T, memory_space::host> to;
+    device_sinks<T, memory_space::host> to{sinks, {}};
     if (sinks.rows || sinks.chosen)
       to.rows = [&](std::size_t document, index_t layer, index_t, view q, view k) {
         if (sinks.rows) sinks.rows(document, layer, as_floats(q), as_floats(k));
@@ -43,10 +43,6 @@ class pass_of : public forward_pass {
                    chosen_k = rows_at(as_floats(k), choice.k, chosen_k_);
         sinks.chosen(document, layer, chosen_q, chosen_k);
       };
-    to.passed = sinks.passed;
-    to.losses = sinks.losses;
-    to.measured = sinks.measured;
-    to.softmax = sinks.softmax;
     decoder_.run(documents, stage, to);
   }
   void check_output() const override { decoder_.check_output(); }

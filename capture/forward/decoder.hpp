@@ -19,7 +19,6 @@
 #include "capture/model/checkpoint.hpp"
 #include "capture/model/description.hpp"
 #include "capture/model/head_changes.hpp"
-#include "qkgeom/core/buffer.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 #include "qkgeom/core/view.hpp"
 
@@ -32,21 +31,14 @@ struct decoder_options {
   index_t resident = 0;  ///< bytes of weights that stay on the device; the other layers stream through it
 };
 
-/// Called for each layer of a document, chunk after chunk, with q (rows, query heads, d) and k (rows, key heads, d) of
-/// the rows from position `first` on. The values are on the device and valid during the call.
+/// Receivers of a forward pass on a device. `rows` is called for each layer of a document, chunk after chunk, with q
+/// (rows, query heads, d) and k (rows, key heads, d) of the rows from position `first` on, at the stage of the run. The
+/// values are on the device and valid during the call.
 template <class T, memory_space Space>
-using device_row_sink = std::function<void(std::size_t document, index_t layer, index_t first,
-                                           tensor_view<const T, Space> q, tensor_view<const T, Space> k)>;
-
-/// Receivers of a forward pass on a device. An empty sink costs nothing.
-template <class T, memory_space Space>
-struct device_sinks {
-  device_row_sink<T, Space> rows{};  ///< at the stage of the run
-  std::function<void(std::size_t document, const token_predictions&)> losses{};
-  // The other sinks are those of `batch_sinks`.
-  std::function<void(std::size_t document, index_t layer)> passed{};
-  std::function<std::optional<softmax_request>(std::size_t document, index_t layer)> measured{};
-  softmax_sink softmax{};
+struct device_sinks : document_sinks {
+  std::function<void(std::size_t document, index_t layer, index_t first, tensor_view<const T, Space> q,
+                     tensor_view<const T, Space> k)>
+      rows{};
 };
 
 /// The forward pass of a decoder on a device: the CPU (cpu_device.hpp), a GPU, or in tests the host in place of a GPU.
@@ -99,7 +91,6 @@ class decoder {
            steps::attention_type::working_bytes(d.query_heads, d.widest_head(), std::min(o.attention_rows, rows),
                                                 o.attention_keys);
   }
-  /// Returns the bytes of the weights of layer `l`.
   static index_t layer_bytes(const decoder_description& d, index_t l, bool only_qk = false) {
     index_t bytes = 0;
     for (const auto& shape : layer_shapes(d, l, only_qk)) {
@@ -110,7 +101,6 @@ class decoder {
     return bytes;
   }
 
-  /// Checks the weights that losses need.
   void check_output() const {
     for (index_t l = std::max<index_t>(last_layer_, 0); l < description_.n_layers(); ++l)
       if (!layer_of(l).skipped) check_layer(description_, *checkpoint_, prefix_, l, false);
@@ -171,11 +161,7 @@ class decoder {
   pass begin(std::size_t number, token_span ids) {
     const decoder_description& d = description_;
     const auto tokens = static_cast<index_t>(ids.size());
-    pass p{number,
-           ids,
-           tokens,
-           {device_->memory(), tokens * d.hidden},
-           {device_->memory(), pass::chosen_entries(d, tokens)}};
+    pass p{number, ids, tokens, {*device_, tokens * d.hidden}, {*device_, pass::chosen_entries(d, tokens)}};
     const std::string name = prefix_ + d.embedding + ".weight";
     const auto shape = embedding_shape();
     const float scale = d.scaled_embedding

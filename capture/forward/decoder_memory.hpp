@@ -6,13 +6,13 @@
 #include <optional>
 #include <vector>
 
+#include "capture/forward/device_buffer.hpp"
 #include "capture/forward/experts.hpp"
 #include "capture/forward/forward_pass.hpp"
 #include "capture/forward/kernels.hpp"
 #include "capture/forward/weight_feed.hpp"
 #include "capture/model/description.hpp"
 #include "capture/model/head_changes.hpp"
-#include "qkgeom/core/buffer.hpp"
 #include "qkgeom/rotary/embedding.hpp"
 
 // Memory of a decoder on a device, without weights.
@@ -23,7 +23,7 @@ namespace qkgeom {
 template <class Device, class T>
 class key_value_rows {
  public:
-  explicit key_value_rows(Device& m) : device_(&m), k_(m.memory(), 0), v_(m.memory(), 0) {}
+  explicit key_value_rows(Device& m) : device_(&m) {}
 
   void reserve(index_t tokens, index_t heads, index_t dim) {
     const index_t before = k_.size();
@@ -41,7 +41,7 @@ class key_value_rows {
 
  private:
   Device* device_;
-  buffer<T, typename Device::memory_type> k_, v_;
+  device_buffer<Device, T> k_{*device_}, v_{*device_};
   index_t capacity_ = 0, dim_ = 0;
 };
 
@@ -55,7 +55,7 @@ struct device_storage {
 /// cos and sin of a document's positions, (positions, half).
 template <class Device>
 struct rotary_tables {
-  explicit rotary_tables(Device& m) : cos(m.memory(), 0), sin(m.memory(), 0) {}
+  explicit rotary_tables(Device& m) : cos(m), sin(m) {}
   void make(const rope_description& rope, index_t n, bool to_bf16) {
     const rope_table made = make_rope_table(rope, n, to_bf16 && !rope.exact_table);
     cos.set(made.cos);
@@ -63,7 +63,7 @@ struct rotary_tables {
     half = made.half;
     positions = n;
   }
-  buffer<float, typename Device::memory_type> cos, sin;
+  device_buffer<Device, float> cos, sin;
   index_t half = 0, positions = 0;
 };
 
@@ -72,20 +72,12 @@ struct rotary_tables {
 template <class Device, class T>
 struct document_rows {
   explicit document_rows(Device& m)
-      : q(m.memory(), 0),
-        attended(m.memory(), 0),
-        side(m.memory(), 0),
-        convolved(m.memory(), 0),
-        state(m.memory(), 0),
-        index_q(m.memory(), 0),
-        index_weights(m.memory(), 0),
-        index_keys(m.memory(), 0),
-        keys(m) {}
-  buffer<T, typename Device::memory_type> q, attended;
-  buffer<T, typename Device::memory_type> side;  // gates of the attention, or a delta net's inputs, see `side_rows`
-  buffer<float, typename Device::memory_type> convolved, state;  // of a delta net
+      : q(m), attended(m), side(m), convolved(m), state(m), index_q(m), index_weights(m), index_keys(m), keys(m) {}
+  device_buffer<Device, T> q, attended;
+  device_buffer<Device, T> side;                  // gates of the attention, or a delta net's inputs, see `side_rows`
+  device_buffer<Device, float> convolved, state;  // of a delta net
   // Of an indexer: (rows, heads, d), (rows, heads) and, of the whole document, (tokens, d).
-  buffer<T, typename Device::memory_type> index_q, index_weights, index_keys;
+  device_buffer<Device, T> index_q, index_weights, index_keys;
   typename device_storage<Device, T>::keys keys;
 
   /// Reserves memory for `rows` rows of documents of `tokens`; keys and values reserve their own.
@@ -131,9 +123,8 @@ struct document_pass {
   std::size_t number;
   token_span ids;
   index_t tokens;
-  buffer<T, typename Device::memory_type> hidden;  // (tokens, hidden)
-  buffer<std::int32_t, typename Device::memory_type>
-      chosen;                                          // (tokens, indexer's) keys that the attention sees; empty: all
+  device_buffer<Device, T> hidden;                     // (tokens, hidden)
+  device_buffer<Device, std::int32_t> chosen;          // (tokens, indexer's) keys that the attention sees; empty: all
   std::optional<tables> own_rope{}, own_local_rope{};  // if the document's length changes its rotation
   const tables *rope = nullptr, *local_rope = nullptr;
   document_rows<Device, T>* rows = nullptr;
@@ -157,18 +148,8 @@ struct row_chunk {
 /// Working memory of the chunk that one worker computes.
 template <class Device, class T>
 struct chunk_memory {
-  template <class U>
-  using memory_of = buffer<U, typename Device::memory_type>;
-
   explicit chunk_memory(Device& m)
-      : normed(m.memory(), 0),
-        block(m.memory(), 0),
-        active(m.memory(), 0),
-        latent(m.memory(), 0),
-        shared_gate(m.memory(), 0),
-        wide(m.memory(), 0),
-        narrow(m.memory(), 0),
-        experts(m) {}
+      : normed(m), block(m), active(m), latent(m), shared_gate(m), wide(m), narrow(m), experts(m) {}
 
   void reserve(const decoder_description& d, index_t rows) {
     normed.reserve(rows * d.hidden);
@@ -189,10 +170,10 @@ struct chunk_memory {
     return sizeof(T) == sizeof(float) || !d.feed_forward_bias;
   }
 
-  memory_of<T> normed, block, active;  // (rows, hidden), (rows, hidden), (rows, feed-forward)
-  memory_of<T> latent;                 // (rows, latent_width)
-  memory_of<T> shared_gate;            // (rows)
-  memory_of<float> wide, narrow;       // results of products; narrow: (rows, hidden)
+  device_buffer<Device, T> normed, block, active;  // (rows, hidden), (rows, hidden), (rows, feed-forward)
+  device_buffer<Device, T> latent;                 // (rows, latent_width)
+  device_buffer<Device, T> shared_gate;            // (rows)
+  device_buffer<Device, float> wide, narrow;       // results of products; narrow: (rows, hidden)
   mixture_of_experts<Device, T> experts;
   product_scratch product;
 
@@ -226,15 +207,7 @@ template <class Device>
 struct layer_changes {
   layer_changes(Device& m, const std::vector<head_change>& changes, const decoder_description& model, index_t layer,
                 index_t longest)
-      : slope_of(m.memory(), 0),
-        cleared(m.memory(), 0),
-        cached_as(m.memory(), 0),
-        slopes(m.memory(), 0),
-        centres(m.memory(), 0),
-        rope_of(m.memory(), 0),
-        cos(m.memory(), 0),
-        sin(m.memory(), 0),
-        tokens(longest) {
+      : slope_of(m), cleared(m), cached_as(m), slopes(m), centres(m), rope_of(m), cos(m), sin(m), tokens(longest) {
     const rope_description& rope = model.rope_of(model.layers[layer]);
     const index_t query_heads = model.query_heads;
     std::vector<std::int32_t> slope_rows(query_heads, -1), types(query_heads, -1), ropes(query_heads, -1),
@@ -274,10 +247,10 @@ struct layer_changes {
   }
   bool of_keys() const { return of_keys_; }
 
-  buffer<std::int32_t, typename Device::memory_type> slope_of, cleared, cached_as;
-  buffer<double, typename Device::memory_type> slopes, centres;
-  buffer<std::int32_t, typename Device::memory_type> rope_of;
-  buffer<float, typename Device::memory_type> cos, sin;  ///< (other embeddings, tokens, half); empty: none
+  device_buffer<Device, std::int32_t> slope_of, cleared, cached_as;
+  device_buffer<Device, double> slopes, centres;
+  device_buffer<Device, std::int32_t> rope_of;
+  device_buffer<Device, float> cos, sin;  ///< (other embeddings, tokens, half); empty: none
   index_t tokens;
 
  private:

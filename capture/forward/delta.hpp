@@ -177,7 +177,6 @@ struct convolve_products {
   }
 };
 
-/// Sets a row to zero.
 template <class T>
 struct clear_row {
   T* to;

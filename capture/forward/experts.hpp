@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "capture/forward/device_buffer.hpp"
 #include "capture/forward/kernels.hpp"
 #include "capture/forward/linear_map.hpp"
 #include "capture/model/description.hpp"
-#include "qkgeom/core/buffer.hpp"
 
 namespace qkgeom::device_kernels {
 
@@ -183,19 +183,8 @@ struct choices_by_expert {
 template <class Device, class T>
 class mixture_of_experts {
  public:
-  explicit mixture_of_experts(Device& m)
-      : device_(&m),
-        router_(m.memory(), 0),
-        ranks_(m.memory(), 0),
-        share_(m.memory(), 0),
-        rows_(m.memory(), 0),
-        wide_(m.memory(), 0),
-        sum_(m.memory(), 0),
-        expert_(m.memory(), 0),
-        choice_(m.memory(), 0),
-        place_(m.memory(), 0) {}
+  explicit mixture_of_experts(Device& m) : device_(&m) {}
 
-  /// Returns the bytes on the device for `rows` rows.
   static index_t working_bytes(const decoder_description& d, index_t rows) {
     const experts_description& e = *d.experts;
     return rows * (static_cast<index_t>(sizeof(T)) * (d.hidden + e.chosen * (d.hidden + 2 * e.width)) +
@@ -256,9 +245,9 @@ class mixture_of_experts {
 
  private:
   Device* device_;
-  buffer<float, typename Device::memory_type> router_, ranks_, share_;  // ranks: see `choose_experts`
-  buffer<T, typename Device::memory_type> rows_, wide_, sum_;           // inputs, then outputs of the experts
-  buffer<std::int32_t, typename Device::memory_type> expert_, choice_, place_;
+  device_buffer<Device, float> router_{*device_}, ranks_{*device_}, share_{*device_};  // ranks: see `choose_experts`
+  device_buffer<Device, T> rows_{*device_}, wide_{*device_}, sum_{*device_};  // inputs, then outputs of the experts
+  device_buffer<Device, std::int32_t> expert_{*device_}, choice_{*device_}, place_{*device_};
 };
 
 }  // namespace qkgeom

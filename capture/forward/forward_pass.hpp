@@ -41,24 +41,28 @@ struct row_choice {
   std::vector<std::int32_t> q, k;
 };
 
-/// Receivers of a forward pass over several documents. They are called layer after layer, in a layer document after
-/// document, with q (tokens, query heads, head_dim) and k (tokens, key heads, head_dim), which are valid during the
-/// call. Documents are numbered by their places in the run; one without tokens is skipped. An empty sink costs nothing.
-struct batch_sinks {
-  using layer_sink =
-      std::function<void(std::size_t document, index_t layer, tensor_view<const float> q, tensor_view<const float> k)>;
-  layer_sink rows{};  ///< at the stage of the run
+/// Receivers of a forward pass that get no rows, see `batch_sinks`.
+struct document_sinks {
   /// Chooses the queries of a document's layer whose softmax is measured; `softmax` takes the results.
   std::function<std::optional<softmax_request>(std::size_t document, index_t layer)> measured{};
   softmax_sink softmax{};
   /// Takes the predictions of every token but the first; all layers run for them.
   std::function<void(std::size_t document, const token_predictions&)> losses{};
+  /// Called after the last row of a document in a layer.
+  std::function<void(std::size_t document, index_t layer)> passed{};
+};
+
+/// Receivers of a forward pass over several documents. They are called layer after layer, in a layer document after
+/// document, with q (tokens, query heads, head_dim) and k (tokens, key heads, head_dim), which are valid during the
+/// call. Documents are numbered by their places in the run; one without tokens is skipped. An empty sink costs nothing.
+struct batch_sinks : document_sinks {
+  using layer_sink =
+      std::function<void(std::size_t document, index_t layer, tensor_view<const float> q, tensor_view<const float> k)>;
+  layer_sink rows{};  ///< at the stage of the run
   /// Chooses the rows that `chosen` gets, at the stage of the run; called once per layer of a document. Without rows
   /// `chosen` is not called.
   std::function<row_choice(std::size_t document, index_t layer)> choose{};
   layer_sink chosen{};
-  /// Called after the last row of a document in a layer.
-  std::function<void(std::size_t document, index_t layer)> passed{};
 };
 
 /// The forward pass of a decoder, on the CPU or on a device.
@@ -82,7 +86,6 @@ using forward_pass_factory =
     std::function<std::unique_ptr<forward_pass>(const decoder_description& model, const checkpoint& weights,
                                                 compute_type type, index_t last_layer, thread_pool& pool)>;
 
-/// Makes forward passes on the CPU.
 forward_pass_factory cpu_forward_pass();
 
 }  // namespace qkgeom

@@ -169,8 +169,8 @@ namespace qkgeom {
 template <class Device, class T>
 class sparse_attention {
  public:
-  explicit sparse_attention(Device& m) : device_(&m), weights_(m.memory(), 0) {
-    for (int i = 0; i < m.workers(); ++i) scores_.emplace_back(m.memory(), 0), sums_.emplace_back(m.memory(), 0);
+  explicit sparse_attention(Device& m) : device_(&m), weights_(m) {
+    for (int i = 0; i < m.workers(); ++i) scores_.emplace_back(m), sums_.emplace_back(m);
   }
 
   /// Returns the bytes on the device for documents of `tokens` tokens and `rows` rows at a time.
@@ -229,8 +229,8 @@ class sparse_attention {
   static float inverse_root(index_t n) { return 1 / std::sqrt(static_cast<float>(n)); }
 
   Device* device_;
-  std::deque<buffer<float, typename Device::memory_type>> scores_, sums_;  // by worker
-  buffer<float, typename Device::memory_type> weights_;
+  std::deque<device_buffer<Device, float>> scores_, sums_;  // by worker
+  device_buffer<Device, float> weights_;
 };
 
 }  // namespace qkgeom

@@ -338,7 +338,6 @@ struct copy_keys {
   }
 };
 
-/// Sets rows of keys and values to 0.
 template <class T>
 struct clear_keys {
   T *keys, *values;

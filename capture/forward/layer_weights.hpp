@@ -109,4 +109,16 @@ void read_layer(const decoder_description& model, const checkpoint& weights, con
 void read_matrix(const checkpoint& weights, const std::string& name, const std::vector<index_t>& shape, index_t first,
                  index_t count, const weight_reading& how, thread_pool& pool, weight_matrix& to, index_t first_row = 0);
 
+/// The tensor that maps hidden states to logits.
+struct output_matrix {
+  std::string name;
+  std::vector<index_t> shape;  ///< (words, hidden)
+};
+/// Finds the first of the description's names that the checkpoint has, or the embedding if there is none and the output
+/// is tied. Throws `error` if there is neither, or if the tensor or the last norm has a wrong shape.
+output_matrix find_output(const decoder_description& model, const checkpoint& weights, const std::string& prefix);
+
+/// Returns whether the checkpoint has an output matrix of other entries than the embedding.
+bool has_own_output(const decoder_description& d, const checkpoint& weights);
+
 }  // namespace qkgeom

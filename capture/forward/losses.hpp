@@ -7,12 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "capture/forward/device_buffer.hpp"
 #include "capture/forward/forward_pass.hpp"
 #include "capture/forward/kernels.hpp"
 #include "capture/forward/layer_weights.hpp"
 #include "capture/forward/linear_map.hpp"
-#include "capture/forward/output_matrix.hpp"
-#include "qkgeom/core/buffer.hpp"
 #include "qkgeom/core/thread_pool.hpp"
 
 namespace qkgeom::device_kernels {
@@ -78,13 +77,13 @@ struct token_states {
 /// A piece of the output matrix in a device's memory.
 template <class Device, class T>
 struct output_piece {
-  explicit output_piece(Device& m) : values(m.memory(), 0) {}
+  explicit output_piece(Device& m) : values(m) {}
   const auto& map(const Device& m, const weight_matrix& from) {
     values.reserve(from.size());
     m.memory().from_host(values.data(), from.data(), static_cast<std::size_t>(from.size()) * sizeof(T));
     return values;
   }
-  buffer<T, typename Device::memory_type> values;
+  device_buffer<Device, T> values;
 };
 
 /// Returns the bytes that `token_losses` holds on the device for documents of `tokens` tokens in all.
@@ -133,8 +132,8 @@ std::vector<token_predictions> token_losses(Device& m, const decoder_description
   weight_reading how = m.reading(rounds);
   how.memory = nullptr;  // the caller waits while pieces are copied
   output_piece<Device, T> piece(m);
-  std::vector<buffer<T, memory>> logits;
-  for (int i = 0; i < m.workers(); ++i) logits.emplace_back(m.memory(), 0);
+  std::vector<device_buffer<Device, T>> logits;
+  for (int i = 0; i < m.workers(); ++i) logits.emplace_back(m);
   std::vector<product_scratch> scratches(m.workers());
   for (index_t word = 0; word < output.shape[0]; word += Device::vocabulary_piece) {
     const index_t words = std::min(Device::vocabulary_piece, output.shape[0] - word);

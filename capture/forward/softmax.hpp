@@ -104,17 +104,10 @@ class sampled_softmax {
  public:
   using view = tensor_view<const T, Device::memory_type::space>;
 
-  explicit sampled_softmax(Device& m)
-      : device_(&m),
-        places_(m.memory(), 0),
-        heads_(m.memory(), 0),
-        sinks_(m.memory(), 0),
-        gathered_(m.memory(), 0),
-        found_(m.memory(), 0) {
-    for (int i = 0; i < m.workers(); ++i) scores_.emplace_back(m.memory(), 0);
+  explicit sampled_softmax(Device& m) : device_(&m), places_(m), heads_(m), sinks_(m), gathered_(m), found_(m) {
+    for (int i = 0; i < m.workers(); ++i) scores_.emplace_back(m);
   }
 
-  /// Returns the bytes on the device for documents of `tokens` tokens.
   static index_t working_bytes(index_t heads, index_t dim, index_t tokens, index_t bins, int workers) {
     const index_t queries = std::min(most_queries, tokens);
     return workers * 4 * std::max(tokens, std::min(most_together * tokens, most_scores)) + 4 * (queries + 2 * heads) +
@@ -178,11 +171,11 @@ class sampled_softmax {
   }
 
   Device* device_;
-  buffer<std::int32_t, typename Device::memory_type> places_, heads_;
-  buffer<float, typename Device::memory_type> sinks_;
-  buffer<T, typename Device::memory_type> gathered_;
-  buffer<double, typename Device::memory_type> found_;
-  std::deque<buffer<float, typename Device::memory_type>> scores_;  // by worker
+  device_buffer<Device, std::int32_t> places_, heads_;
+  device_buffer<Device, float> sinks_;
+  device_buffer<Device, T> gathered_;
+  device_buffer<Device, double> found_;
+  std::deque<device_buffer<Device, float>> scores_;  // by worker
 };
 
 }  // namespace qkgeom

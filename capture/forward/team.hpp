@@ -139,7 +139,6 @@ QKGEOM_HD void store(T* row, index_t c, float x, index_t step = 1) {
 /// Returns x; beyond the last column 0 or `beyond`.
 QKGEOM_HD inline float within_row(float x, index_t, [[maybe_unused]] float beyond = 0) { return x; }
 
-/// Calls use(c) for c < n.
 template <class Team, class Use>
 QKGEOM_HD void for_columns(const Team& team, index_t n, const Use& use) {
   for (index_t c = team.rank(); c < n; c += team.size()) use(c);

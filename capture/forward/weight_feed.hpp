@@ -23,55 +23,40 @@ struct layer_visit {
 /// A layer's weights where a device computes: matrices of T, row-major (out, in); the rest in f32.
 template <class Device, class T>
 class device_layer {
+  Device* device_;
+
  public:
-  struct linear_map {
-    buffer<T, typename Device::memory_type> w;
-    buffer<float, typename Device::memory_type> b;
+  template <class U>
+  struct values : buffer<U, typename Device::memory_type> {
+    values(Device& m) : buffer<U, typename Device::memory_type>(m.weight_memory(), 0) {}
   };
-  struct norm {
-    buffer<float, typename Device::memory_type> w, b;
+  template <class U>
+  struct weights_and_biases {
+    weights_and_biases(Device& m) : w(m), b(m) {}
+    values<U> w;
+    values<float> b;
   };
+  using linear_map = weights_and_biases<T>;
+  using norm = weights_and_biases<float>;
   struct feed_forward_maps {
     linear_map up, down;
   };
-
   struct latent_maps {
     linear_map down, queries, keys;
-    buffer<float, typename Device::memory_type> query_norm, key_norm;
+    values<float> query_norm, key_norm;
   };
-
   struct indexer_maps {
     linear_map queries, key, weights;
     norm key_norm;
   };
-
   struct delta_vectors {
-    buffer<float, typename Device::memory_type> convolution, bias, keep_bias, keep_log, skip, norm;
+    values<float> convolution, bias, keep_bias, keep_log, skip, norm;
   };
 
-  explicit device_layer(Device& m)
-      : attention_norm(make_norm(m)),
-        attention_out_norm(make_norm(m)),
-        feed_forward_norm(make_norm(m)),
-        feed_forward_out_norm(make_norm(m)),
-        qkv(make_map(m)),
-        output(make_map(m)),
-        latent{make_map(m), make_map(m), make_map(m), {m.weight_memory(), 0}, {m.weight_memory(), 0}},
-        indexer{make_map(m), make_map(m), make_map(m), make_norm(m)},
-        delta{{m.weight_memory(), 0}, {m.weight_memory(), 0}, {m.weight_memory(), 0},
-              {m.weight_memory(), 0}, {m.weight_memory(), 0}, {m.weight_memory(), 0}},
-        router(make_map(m)),
-        shared_gate(make_map(m)),
-        q_norm(m.weight_memory(), 0),
-        k_norm(m.weight_memory(), 0),
-        v_norm(m.weight_memory(), 0),
-        sinks(m.weight_memory(), 0),
-        factor(m.weight_memory(), 0),
-        feed_forward{make_map(m), make_map(m)} {}
+  explicit device_layer(Device& m) : device_(&m) {}
 
   /// Copies the weights of a visit, on the stream of copies. `from` must not change until the copies are done.
-  void copy(Device& m, const layer_weights& from, const layer_visit& visit) {
-    device_ = &m;
+  void copy(const layer_weights& from, const layer_visit& visit) {
     put(from.attention_norm, attention_norm);
     put(from.qkv, qkv);
     put(from.latent, latent);
@@ -99,31 +84,28 @@ class device_layer {
     if (!visit.experts) return;
     put(from.router, router);
     put(from.shared_gate, shared_gate);
-    while (experts.size() < from.experts.size()) experts.push_back({make_map(m), make_map(m)});
+    while (experts.size() < from.experts.size()) experts.push_back({*device_, *device_});
     for (std::size_t i = 0; i < from.experts.size(); ++i) put(from.experts[i], experts[i]);
   }
 
-  norm attention_norm, attention_out_norm, feed_forward_norm, feed_forward_out_norm;
-  linear_map qkv, output;
-  latent_maps latent;
-  indexer_maps indexer;
-  delta_vectors delta;
-  linear_map router, shared_gate;
-  buffer<float, typename Device::memory_type> q_norm, k_norm, v_norm, sinks, factor;
-  feed_forward_maps feed_forward;
+  norm attention_norm{*device_}, attention_out_norm{*device_}, feed_forward_norm{*device_},
+      feed_forward_out_norm{*device_};
+  linear_map qkv{*device_}, output{*device_}, router{*device_}, shared_gate{*device_};
+  latent_maps latent{*device_, *device_, *device_, *device_, *device_};
+  indexer_maps indexer{*device_, *device_, *device_, *device_};
+  delta_vectors delta{*device_, *device_, *device_, *device_, *device_, *device_};
+  values<float> q_norm{*device_}, k_norm{*device_}, v_norm{*device_}, sinks{*device_}, factor{*device_};
+  feed_forward_maps feed_forward{*device_, *device_};
   std::vector<feed_forward_maps> experts;
 
  private:
-  static norm make_norm(Device& m) { return {{m.weight_memory(), 0}, {m.weight_memory(), 0}}; }
-  static linear_map make_map(Device& m) { return {{m.weight_memory(), 0}, {m.weight_memory(), 0}}; }
-
   template <class U>
-  void put(const void* from, index_t n, buffer<U, typename Device::memory_type>& to) {
+  void put(const void* from, index_t n, values<U>& to) {
     if (n == 0) return;
     to.reserve(n);
     device_->copy_weights(to.data(), from, static_cast<std::size_t>(n) * sizeof(U));
   }
-  void put(const std::vector<float>& from, buffer<float, typename Device::memory_type>& to) {
+  void put(const std::vector<float>& from, values<float>& to) {
     put(from.data(), static_cast<index_t>(from.size()), to);
   }
   void put(const norm_weights& from, norm& to) {
@@ -145,8 +127,6 @@ class device_layer {
     put(from.up, to.up);
     put(from.down, to.down);
   }
-
-  Device* device_ = nullptr;
 };
 
 /// Brings layer after layer to a device: while one is used, a thread reads the next from the checkpoint and copies it
@@ -231,7 +211,7 @@ class weight_feed {
       device_->host_waits(from->copied);
       read_(visit, from->weights);
       device_->copies_wait(to->used);
-      to->layer.copy(*device_, from->weights, visit);
+      to->layer.copy(from->weights, visit);
       to->whole = !visit.only_qk;
       device_->record_copies(to->copied);
       device_->record_copies(from->copied);

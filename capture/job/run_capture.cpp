@@ -7,7 +7,7 @@
 #include <memory>
 #include <ostream>
 
-#include "capture/forward/output_matrix.hpp"
+#include "capture/forward/layer_weights.hpp"
 #include "capture/job/prepare.hpp"
 #include "capture/job/task_runner.hpp"
 #include "capture/model/checkpoint.hpp"
@@ -221,7 +221,6 @@ class ready_capture {
     }
     return forward;
   }
-  /// Throws `error` if no document has a token that may be kept.
   void require_tokens(index_t skipped) const {
     index_t longest = 0;
     for (const captured_document& d : inputs_.documents) longest = std::max(longest, d.tokens);

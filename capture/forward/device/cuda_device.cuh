@@ -61,7 +61,6 @@ class cuda_device : public serial_device {
     return {to_bf16, to_bf16 ? weight_format::bf16_rows : weight_format::f32, &staging_};
   }
   event make_event() const { return cuda_kernels::make_event(cudaEventDisableTiming); }
-  /// Makes the calling thread work on this device.
   void enter() const { select(device_); }
   void host_waits(const event& e) const { cuda_kernels::check(cudaEventSynchronize(e.get()), "waiting for copies"); }
   void copies_wait(const event& e) const { wait(copies_.get(), e); }

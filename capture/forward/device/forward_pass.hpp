@@ -26,12 +26,10 @@ class device_forward_pass : public forward_pass {
       : device_(&m),
         pool_(&pool),
         decoder_(m, description, model, last_layer, pool, options),
-        rows_(*this),
-        chosen_(*this),
-        heads_(m.memory(), 0),
-        places_(m.memory(), 0),
-        positions_(m.memory(), 0),
-        gathered_(m.memory(), 0) {}
+        heads_(m),
+        places_(m),
+        positions_(m),
+        gathered_(m) {}
 
   /// Adds the moments of every token to `store`, a moment_store, at the stage of the runs. `moments(side, rows,
   /// position)` computes the moments of each head in the memory of the rows.
@@ -58,25 +56,23 @@ class device_forward_pass : public forward_pass {
   }
 
   void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override {
-    device_sinks<T, space> on_device;
+    device_sinks<T, space> on_device{sinks, {}};
     on_device.rows = [&](std::size_t i, index_t layer, index_t first, view q, view k) {
       const auto tokens = static_cast<index_t>(documents[i].size());
       for (const auto& c : consumers_)
         if (c.rows) c.rows(i, layer, first, q, k);
-      if (sinks.rows) rows_.add(tokens, first, q, k);
-      if (sinks.chosen) add_chosen(sinks, i, layer, first, q, k);
+      if (sinks.rows) add(tokens, first, q, q_), add(tokens, first, k, k_);
+      if (sinks.chosen && first == 0) choice_ = sinks.choose(i, layer);
+      if (sinks.chosen) add_chosen(choice_.q, first, q, chosen_q_), add_chosen(choice_.k, first, k, chosen_k_);
       if (first + q.rows < tokens) return;
-      if (sinks.rows) sinks.rows(i, layer, rows_.q_view(), rows_.k_view());
-      if (sinks.chosen && chosen_.rows() > 0) sinks.chosen(i, layer, chosen_.q_view(), chosen_.k_view());
+      if (sinks.rows) sinks.rows(i, layer, q_, k_);
+      if (sinks.chosen && chosen_q_.rows + chosen_k_.rows > 0) sinks.chosen(i, layer, chosen_q_, chosen_k_);
     };
     on_device.passed = [&](std::size_t i, index_t layer) {
       for (const auto& c : consumers_)
         if (c.passed) c.passed(i, layer);
       if (sinks.passed) sinks.passed(i, layer);
     };
-    on_device.losses = sinks.losses;
-    on_device.measured = sinks.measured;
-    on_device.softmax = sinks.softmax;
     decoder_.run(documents, stage, on_device);
   }
 
@@ -84,65 +80,31 @@ class device_forward_pass : public forward_pass {
   void change(std::vector<head_change> changes) override { decoder_.change(std::move(changes)); }
 
  private:
-  /// Queries and keys of a document's layer, or some of their rows, as floats (rows, heads, dim).
-  class host_copy {
-   public:
-    explicit host_copy(device_forward_pass& of) : of_(&of) {}
+  /// Queries or keys of a document's layer, or some of their rows, as floats (rows, heads, dim).
+  struct host_copy {
+    std::vector<float> values;
+    index_t rows = 0, heads = 0, dim = 0;
 
-    /// Adds a chunk of a document of `tokens` tokens.
-    void add(index_t tokens, index_t first, const view& q, const view& k) {
-      q_.resize(tokens, q), k_.resize(tokens, k);
-      of_->download(q, {}, q_.row(first));
-      of_->download(k, {}, k_.row(first));
+    void resize(index_t n, const view& like) {
+      rows = n, heads = like.heads, dim = like.dim;
+      values.resize(n * heads * dim);
     }
-    void begin(const row_choice& choice, const view& q, const view& k) {
-      q_.resize(static_cast<index_t>(choice.q.size()), q);
-      k_.resize(static_cast<index_t>(choice.k.size()), k);
-    }
-    /// Copies the rows of x at `places` to the rows from `first_row` on.
-    void add_q(const view& x, const std::vector<std::int32_t>& places, index_t first_row) {
-      of_->download(x, places, q_.row(first_row));
-    }
-    void add_k(const view& x, const std::vector<std::int32_t>& places, index_t first_row) {
-      of_->download(x, places, k_.row(first_row));
-    }
-    index_t rows() const { return q_.rows + k_.rows; }
-    tensor_view<const float> q_view() const { return q_.view(); }
-    tensor_view<const float> k_view() const { return k_.view(); }
-
-   private:
-    struct side {
-      std::vector<float> values;
-      index_t rows = 0, heads = 0, dim = 0;
-
-      void resize(index_t n, const tensor_view<const T, space>& like) {
-        rows = n, heads = like.heads, dim = like.dim;
-        values.resize(n * heads * dim);
-      }
-      float* row(index_t i) { return values.data() + i * heads * dim; }
-      tensor_view<const float> view() const { return packed_tensor(values.data(), rows, heads, dim); }
-    };
-    device_forward_pass* of_;
-    side q_, k_;
+    float* row(index_t i) { return values.data() + i * heads * dim; }
+    operator tensor_view<const float>() const { return packed_tensor(values.data(), rows, heads, dim); }
   };
 
-  void add_chosen(const batch_sinks& sinks, std::size_t document, index_t layer, index_t first, const view& q,
-                  const view& k) {
-    if (first == 0) {
-      choice_ = sinks.choose(document, layer);
-      chosen_.begin(choice_, q, k);
-    }
-    const auto here = [&](const std::vector<std::int32_t>& positions) {
-      const auto begin = std::lower_bound(positions.begin(), positions.end(), first);
-      const auto end = std::lower_bound(begin, positions.end(), first + q.rows);
-      std::pair<std::vector<std::int32_t>, index_t> places{{begin, end}, begin - positions.begin()};
-      for (auto& p : places.first) p -= static_cast<std::int32_t>(first);
-      return places;
-    };
-    const auto [q_places, first_q] = here(choice_.q);
-    const auto [k_places, first_k] = here(choice_.k);
-    if (!q_places.empty()) chosen_.add_q(q, q_places, first_q);
-    if (!k_places.empty()) chosen_.add_k(k, k_places, first_k);
+  /// Adds a chunk of a document of `tokens` tokens.
+  void add(index_t tokens, index_t first, const view& x, host_copy& to) {
+    to.resize(tokens, x);
+    download(x, {}, to.row(first));
+  }
+  /// Adds the rows of a chunk that are at the chosen positions of their document.
+  void add_chosen(const std::vector<std::int32_t>& positions, index_t first, const view& x, host_copy& to) {
+    if (first == 0) to.resize(static_cast<index_t>(positions.size()), x);
+    const auto begin = std::lower_bound(positions.begin(), positions.end(), first);
+    std::vector<std::int32_t> places(begin, std::lower_bound(begin, positions.end(), first + x.rows));
+    for (auto& p : places) p -= static_cast<std::int32_t>(first);
+    if (!places.empty()) download(x, places, to.row(begin - positions.begin()));
   }
 
   /// Copies x to the host as floats (rows, heads, dim): all rows, or those at `places`.
@@ -176,10 +138,10 @@ class device_forward_pass : public forward_pass {
   thread_pool* pool_;
   decoder_type decoder_;
   std::vector<device_sinks<T, space>> consumers_;  // of rows on the device, beside the sinks on the host
-  host_copy rows_, chosen_;
+  host_copy q_, k_, chosen_q_, chosen_k_;
   row_choice choice_;
-  buffer<std::int32_t, typename Device::memory_type> heads_, places_, positions_;
-  buffer<T, typename Device::memory_type> gathered_;
+  device_buffer<Device, std::int32_t> heads_, places_, positions_;
+  device_buffer<Device, T> gathered_;
   std::vector<T> staged_;
 };
 

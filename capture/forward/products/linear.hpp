@@ -16,7 +16,6 @@ namespace qkgeom {
 /// values); or rows of bf16 for a device, which no product on the CPU reads.
 enum class weight_format { f32, f32_panels, bf16_tiles, bf16_rows };
 
-/// Returns the fastest format of f32 weights on this CPU.
 weight_format best_f32_format();
 
 /// Working memory of one thread's products.

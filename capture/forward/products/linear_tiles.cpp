@@ -60,7 +60,6 @@ QKGEOM_TILE_TARGET inline void multiply_block_by_pairs(const bf16* x, const bf16
   }
 }
 
-/// Computes the same by AMX.
 QKGEOM_TILE_TARGET inline void multiply_block_by_amx(const bf16* x, const bf16* w, index_t steps, float* c,
                                                      index_t c_stride) {
   const bf16* const x1 = x + steps * tile_entries;

@@ -10,7 +10,7 @@
 
 #include "capture/evaluate/probes.hpp"
 #include "capture/forward/cpu_forward_pass.hpp"
-#include "capture/forward/output_matrix.hpp"
+#include "capture/forward/layer_weights.hpp"
 #include "capture/model/head_changes.hpp"
 #include "capture/text/tokenizer.hpp"
 #include "qkgeom/io/csv.hpp"

@@ -9,7 +9,6 @@
 #include <cmath>
 #include <cstring>
 #include <map>
-#include <memory>
 #include <string>
 #include <tuple>
 #include <utility>

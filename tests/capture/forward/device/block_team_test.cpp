@@ -56,22 +56,16 @@ class fibre_device : public test::host_device {
   thread_order order_;
 };
 
+struct holds_fibres {
+  fibre_device on;
+};
 template <class T>
-class fibre_pass : public forward_pass {
- public:
+struct fibre_pass : holds_fibres, device_forward_pass<fibre_device, T> {
   fibre_pass(thread_order order, const decoder_description& d, const checkpoint& weights, index_t last_layer,
              thread_pool& pool)
-      : device_(pool, order),
-        pass_(device_, d, weights, last_layer, pool, {.chunk = 9, .attention_rows = 5, .attention_keys = 8}) {}
-  void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override {
-    pass_.run(documents, stage, sinks);
-  }
-  void check_output() const override { pass_.check_output(); }
-  void change(std::vector<head_change> changes) override { pass_.change(std::move(changes)); }
-
- private:
-  fibre_device device_;
-  device_forward_pass<fibre_device, T> pass_;
+      : holds_fibres{fibre_device(pool, order)},
+        device_forward_pass<fibre_device, T>(on, d, weights, last_layer, pool,
+                                             {.chunk = 9, .attention_rows = 5, .attention_keys = 8}) {}
 };
 
 forward_pass_factory pass(thread_order order) {
@@ -82,7 +76,7 @@ forward_pass_factory pass(thread_order order) {
   };
 }
 
-constexpr std::size_t two_chunks = 12;  // two chunks
+constexpr std::size_t two_chunks = 12;
 
 std::vector<std::string> families() {
   auto names = test::varied_families;

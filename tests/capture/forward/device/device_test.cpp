@@ -31,23 +31,26 @@ constexpr decoder_options small_chunks{.chunk = 48, .attention_rows = 20, .atten
 /// so far.
 constexpr decoder_options as_theirs{.chunk = 48, .attention_rows = 20, .attention_keys = 512, .resident = 0};
 
+template <class Device>
+struct holds_device {
+  Device on;
+};
 /// A host device and a forward pass on it, with moments taken where the rows lie.
 template <class T, class Device = test::host_device>
-class host_pass : public forward_pass {
+class host_pass : holds_device<Device>, public device_forward_pass<Device, T> {
  public:
   host_pass(const decoder_description& d, const checkpoint& weights, index_t last_layer, thread_pool& pool,
             const decoder_options& options = small_chunks)
-      : device_(pool), pass_(device_, d, weights, last_layer, pool, options) {}
+      : holds_device<Device>{Device(pool)},
+        device_forward_pass<Device, T>(this->on, d, weights, last_layer, pool, options) {}
   void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override {
     if (forbids_rows) {
       EXPECT_FALSE(sinks.rows) << "whole layers leave the device, but nothing needs that";
     }
-    pass_.run(documents, stage, sinks);
+    device_forward_pass<Device, T>::run(documents, stage, sinks);
   }
-  void check_output() const override { pass_.check_output(); }
-  void change(std::vector<head_change> changes) override { pass_.change(std::move(changes)); }
   bool takes_moments(moment_store& store) override {
-    pass_.bring_moments(store, [this](const char* side, const tensor_view<const T>& x,
+    this->bring_moments(store, [this](const char* side, const tensor_view<const T>& x,
                                       const vector_view<const std::int32_t>& position) {
       return cpu_.moments(side, x, position, std::vector<std::int32_t>(x.rows, -1), 0, scatter_kind::full);
     });
@@ -57,9 +60,7 @@ class host_pass : public forward_pass {
   bool forbids_rows = false;
 
  private:
-  Device device_;
   cpu_context cpu_{{.threads = 2}};
-  device_forward_pass<Device, T> pass_;
 };
 
 template <class Device>
