@@ -2,7 +2,6 @@
 // qkgeom capture: text and a checkpoint in, queries and keys of attention heads out.
 #include <fmt/format.h>
 
-#include <cmath>
 #include <fstream>
 #include <iostream>
 
@@ -48,7 +47,6 @@ void print(const capture_summary& s, const std::string& out) {
     fmt::print("loss {:.4f} over the last fifth of the context, {:.0f} tokens\n", s.last_loss, s.last_loss_tokens);
 }
 
-/// Returns the backend of a GPU, in the program with CUDA.
 capture_backend cuda_backend_for([[maybe_unused]] const capture_arguments& asked) {
 #if defined(QKGEOM_CAPTURE_CUDA)
   const auto& options = asked.options;

@@ -59,9 +59,7 @@ struct capture_cut {
   capture_cut(const std::vector<captured_document>& documents, bool moments, const capture_part& part);
 
   std::size_t block_of(std::size_t shard) const { return blocks[shards[shard].first]; }
-  /// Returns the documents of the part.
   document_range documents() const { return {shards[first_shard].first, shards[end_shard - 1].second}; }
-  /// Returns the blocks of moments of the part.
   std::pair<std::size_t, std::size_t> moment_range() const {
     return {block_of(first_shard), block_of(end_shard - 1) + 1};
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -36,9 +35,7 @@ class document_list {
   /// most characters beyond ASCII are not UTF-8.
   void for_each(const std::function<void(index_t, const document&)>& f) const;
 
-  /// Counts the documents after the skipped ones.
   index_t size() const { return static_cast<index_t>(places_.size()); }
-  /// Reads document `index` as `for_each` does.
   document at(index_t index) const;
 
  private:

@@ -146,7 +146,6 @@ double add_rows(capture_estimate& estimate, compute_type type, bool moments, con
   return largest;
 }
 
-/// Returns the tokens of the largest batch of documents.
 index_t largest_batch(const std::vector<index_t>& lengths, bool moments, index_t batch_tokens) {
   index_t largest = 0;
   for (const auto& [first, last] : shards_of(lengths, moments))
@@ -158,7 +157,6 @@ index_t largest_batch(const std::vector<index_t>& lengths, bool moments, index_t
   return largest;
 }
 
-/// Returns the bytes of the moments of one block of documents.
 double moments_block(const capture_estimate& estimate) {
   if (!estimate.manifest.extra.contains("moments")) return 0;
   const double b = real(grid_of(estimate.manifest, "moments").count()), n = real(estimate.manifest.model.head_dim);

@@ -128,7 +128,6 @@ void each_option(run_options& o, F&& f) {
     "the N folders [the whole]");
 }
 
-/// Calls f for every option of a capture.
 template <class F>
 void each_option(capture_options& o, F&& f) {
   each_option(o.inputs, f);

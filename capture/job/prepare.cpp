@@ -33,7 +33,6 @@ void check_shape(const protocol_facts& s, const decoder_description& model) {
   check(s.n_key_heads, model.key_heads, "key heads per layer");
 }
 
-/// Adds the options that manifests record.
 void add_settings(capture_manifest& m, capture_options o) {
   each_option(o, [&](const char* name, auto&& value, const char*, unsigned where = here, index_t = 0) {
     using value_type = std::remove_cvref_t<decltype(value)>;

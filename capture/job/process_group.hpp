@@ -39,7 +39,6 @@ class process_group {
   void wait() {
     wait([](index_t) {});
   }
-  /// Returns the texts of all processes, by rank.
   virtual std::vector<std::string> gather(const std::string& text) { return {text}; }
 
   /// Calls f. An exception on some process is thrown on all as a `group_error`; a single process lets it pass.
@@ -86,7 +85,6 @@ class process_group {
   index_t next_ = 0, dealt_ = 0;
 };
 
-/// Returns the group of this process alone.
 inline process_group& this_process() {
   static process_group alone;
   return alone;

@@ -54,7 +54,6 @@ class task_runner {
   index_t tokens_in(const document_range& range) const;
   /// Counts the shards of an earlier process.
   void adopt(const resume_state& earlier);
-  /// Reads this process' share of the adopted files and checks them.
   void check_adopted() const;
   void save_state();
   /// Captures the shards of a task that no earlier process has captured.

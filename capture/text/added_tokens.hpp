@@ -35,7 +35,6 @@ class added_token_finder {
   class cursor {
    public:
     cursor(const added_token_finder& finder, std::string_view text) : finder_(finder), text_(text) {}
-    /// Finds the next token; returns false if there is none.
     bool next(match* m);
 
    private:

@@ -29,7 +29,6 @@ class bpe_model {
   /// dropped.
   void encode(std::string_view word, std::size_t limit, std::vector<std::int32_t>* ids) const;
 
-  /// Returns the id of a token of the vocabulary, or -1.
   std::int32_t find(std::string_view token) const;
   /// Returns the largest id + 1.
   index_t size() const { return size_; }

@@ -18,7 +18,6 @@
 namespace qkgeom {
 namespace {
 
-/// Returns a pattern as errors show it.
 std::string shown(std::string_view pattern) { return printable(pattern, 300); }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }

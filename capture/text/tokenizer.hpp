@@ -38,7 +38,6 @@ class tokenizer {
   std::int32_t bos() const { return bos_; }
   /// Begins every text with `token` instead of the post-processor's tokens; without a value, with no token.
   void begin_with(std::optional<std::int32_t> token);
-  /// Returns the tokens before every text.
   const std::vector<std::int32_t>& prefix() const { return prefix_; }
 
   /// Returns a sentence if tokenizer_config.json asks for other tokens around a text than the post-processor of

@@ -118,7 +118,6 @@ std::string normalized(std::string_view text, const icu::Normalizer2& form) {
   return out;
 }
 
-/// Returns the lower case of `c` if it is one character, else `c`.
 char32_t lower(char32_t c) {
   const auto known = static_cast<UChar32>(c), mapped = u_tolower(known);
   if (old_characters().contains(known)) return old_characters().contains(mapped) ? static_cast<char32_t>(mapped) : c;

@@ -142,7 +142,6 @@ std::string this_build() {
   return sha256().add(program.bytes()).hex();
 }
 
-/// Returns the CPU's name; empty: unknown.
 std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);)

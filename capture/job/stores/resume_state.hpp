@@ -23,7 +23,6 @@ struct resume_state {
 
 /// Reads FOLDER/progress.json; returns no value if it does not exist.
 std::optional<resume_state> read_state(const std::filesystem::path& folder);
-/// Reads the files of all processes, by name.
 std::vector<resume_state> read_states(const std::filesystem::path& folder);
 void write_state(const std::filesystem::path& folder, const resume_state& state, int rank = 0);
 /// Removes the files of ranks above 0, once progress.json lists their shards too.
