@@ -2,8 +2,11 @@
 #pragma once
 
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+
+#include "tests/common/refusal.hpp"
 
 namespace qkgeom::test {
 
@@ -13,8 +16,17 @@ inline std::string golden(const std::string& file) {
 }
 
 /// Answers of SciPy or another program: a JSON file of tests/data, which a make_*.py there made.
-inline nlohmann::json json_data(const std::string& file) {
-  return nlohmann::json::parse(std::ifstream(QKGEOM_TEST_DATA "/" + file));
+inline const nlohmann::json& json_data(const std::string& file) {
+  static std::map<std::string, nlohmann::json> read;
+  if (!read.contains(file)) read[file] = nlohmann::json::parse(std::ifstream(QKGEOM_TEST_DATA "/" + file));
+  return read[file];
+}
+
+/// Expects that `read` refuses what stands first in each line of this table of refusals.json, with the words beside it.
+template <class Read>
+void expect_refusals(const char* table, const Read& read) {
+  for (const auto& line : json_data("refusals.json")[table])
+    EXPECT_THAT(message_of([&] { read(line[0]); }), testing::HasSubstr(line[1].get<std::string>())) << line;
 }
 
 /// The folder of a family's tiny checkpoint, whose weights the build makes.

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "capture/gguf/gguf_file.hpp"
+#include "capture/gguf/gguf_model.hpp"
 #include "qkgeom/io/safetensors.hpp"
 #include "tests/capture/gguf/written_gguf.hpp"
 
@@ -37,6 +37,13 @@ inline written_gguf loaded_gguf(const std::string& name, const std::string& type
     w.tensors.push_back({tensor, t.shape, t.shape.size() > 1 && !type.empty() ? type : t.type->name, values});
   }
   return w;
+}
+
+/// The config.json of a file with these contents.
+inline json config_of(const written_gguf& model) {
+  const scratch_folder folder;
+  put(folder / "m.gguf", model.bytes());
+  return gguf_model(folder / "m.gguf").config();
 }
 
 /// A number of the checkpoint from which a fixture was made, as make_gguf_models.py's `entries` gives it.

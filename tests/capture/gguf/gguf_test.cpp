@@ -15,6 +15,8 @@
 #include "qkgeom/io/safetensors.hpp"
 #include "tests/capture/capture_fixture.hpp"
 #include "tests/capture/gguf/gguf_fixture.hpp"
+#include "tests/capture/model/said.hpp"
+#include "tests/common/data_files.hpp"
 
 namespace {
 
@@ -120,13 +122,9 @@ TEST(gguf_file, numbers_of_keys_have_any_type_of_gguf) {
     }
   }
   auto model = loaded_gguf("qwen3");
-  const auto config_of = [&] {
-    test::put(folder / "f.gguf", model.bytes());
-    return gguf_model(folder / "f.gguf").config();
-  };
-  const json config = config_of();
+  const json config = test::config_of(model);
   for (model.integer_type = 5; model.integer_type < 12; model.integer_type += model.integer_type == 5 ? 5 : 1)
-    EXPECT_EQ(config_of(), config) << model.integer_type;
+    EXPECT_EQ(test::config_of(model), config) << model.integer_type;
 }
 
 TEST(gguf_model, a_capture_is_that_of_its_safetensors) {
@@ -167,25 +165,22 @@ TEST(gguf_model, a_capture_is_that_of_its_safetensors) {
 }
 
 TEST(gguf_model, its_metadata_are_a_config_json) {
-  const test::scratch_folder folder;
   auto w = loaded_gguf("mistral");
   w.keys.emplace_back("llama.rope.scaling.type", "yarn");
   w.keys.emplace_back("llama.rope.scaling.factor", 4.0);
   w.keys.emplace_back("llama.rope.scaling.original_context_length", 64);
   w.keys.emplace_back("general.name", "tiny");
-  test::put(folder / "a.gguf", w.bytes());
-  const gguf_model yarn(folder / "a.gguf");
-  EXPECT_EQ(yarn.config()["rope_scaling"]["rope_type"], "yarn");
-  EXPECT_EQ(yarn.config()["_name_or_path"], "tiny");
-  const auto d = read_description(yarn.config());
+  const json yarn = test::config_of(w);
+  EXPECT_EQ(yarn["rope_scaling"]["rope_type"], "yarn");
+  EXPECT_EQ(yarn["_name_or_path"], "tiny");
+  const auto d = read_description(yarn);
   EXPECT_EQ(d.rope.type, "yarn");
   EXPECT_EQ(d.model_type, "llama");
   EXPECT_DOUBLE_EQ(d.rope.attention_factor, 1 + 0.1 * std::log(4.0));
   const auto rope_with = [&](const written_gguf& model, const std::vector<std::pair<std::string, json>>& keys) {
     auto more = model;
     for (const auto& [key, value] : keys) more.keys.emplace_back("llama.rope." + key, value);
-    test::put(folder / "r.gguf", more.bytes());
-    return read_description(gguf_model(folder / "r.gguf").config()).rope;
+    return read_description(test::config_of(more)).rope;
   };
   // yarn_attn_factor takes the place of YaRN's own factor of queries and keys, attn_factor multiplies it.
   EXPECT_EQ(rope_with(w, {{"scaling.yarn_attn_factor", 1.25}}).attention_factor, 1.25);
@@ -215,8 +210,7 @@ TEST(gguf_model, its_metadata_are_a_config_json) {
   const auto half = d.rope.inv_freq.size();
   divided.tensors.push_back({"rope_freqs.weight", {static_cast<index_t>(half)}, "F32", std::vector<float>(half, 1)});
   divided.tensors.back().values.back() = 8;
-  test::put(folder / "b.gguf", divided.bytes());
-  const auto rope = read_description(gguf_model(folder / "b.gguf").config()).rope;
+  const auto rope = read_description(test::config_of(divided)).rope;
   const auto plain = default_frequencies(rope.theta, rope.rotary_dim);
   EXPECT_EQ(rope.inv_freq.front(), plain.front());
   EXPECT_EQ(rope.inv_freq.back(), plain.back() / 8);
@@ -225,89 +219,36 @@ TEST(gguf_model, its_metadata_are_a_config_json) {
   auto blocks = w;
   for (auto& t : blocks.tensors)
     if (t.name == "output_norm.weight") t = {t.name, {64}, "Q8_0", std::vector<float>(64, 1)};
-  test::put(folder / "d.gguf", blocks.bytes());
-  EXPECT_QKGEOM_ERROR("tensor output_norm.weight has 1 dimensions in Q8_0", gguf_model(folder / "d.gguf"));
+  EXPECT_QKGEOM_ERROR("tensor output_norm.weight has 1 dimensions in Q8_0", test::config_of(blocks));
 
   w.keys[0].second = "gemma7";
-  test::put(folder / "c.gguf", w.bytes());
-  EXPECT_QKGEOM_ERROR("architecture 'gemma7' is not supported in GGUF; supported: llama",
-                      gguf_model(folder / "c.gguf"));
+  EXPECT_QKGEOM_ERROR("architecture 'gemma7' is not supported in GGUF; supported: llama", test::config_of(w));
 }
 
-/// What a file says nothing about because its architecture settles it.
-TEST(gguf_model, its_architecture_settles_what_no_key_says) {
-  const test::scratch_folder folder;
-  const auto description_with = [&](const written_gguf& w) {
-    test::put(folder / "m.gguf", w.bytes());
-    return read_description(gguf_model(folder / "m.gguf").config());
-  };
-  const auto description_of = [&](const char* name, const std::vector<std::string>& without = {}) {
-    auto w = loaded_gguf(name);
-    for (const auto& key : without) std::erase_if(w.keys, [&](const auto& k) { return k.first.ends_with('.' + key); });
-    return description_with(w);
-  };
-  const auto gemma = description_of("gemma2", {"attention.scale", "attention.sliding_window"});
-  EXPECT_NEAR(gemma.score_scale.value(), 1 / std::sqrt(20.0), 1e-12);
-  EXPECT_EQ(gemma.layers[0].window, 4096);
-  EXPECT_FALSE(gemma.layers[1].window);
-  const auto silent = description_of("qwen3", {"attention.key_length", "attention.value_length",
-                                               "attention.head_count_kv", "rope.dimension_count", "rope.freq_base"});
-  EXPECT_EQ(silent.head_dim, 8 / 4);
-  EXPECT_EQ(silent.key_heads, 4);
-  EXPECT_EQ(silent.rope.rotary_dim, 2);
-  EXPECT_EQ(silent.rope.theta, 10000);
-  const auto exaone = description_of("exaone4", {"attention.sliding_window"});
-  for (const auto& l : exaone.layers) EXPECT_TRUE(l.rope && !l.window);  // the smaller model
-  // Gemma 3 as Ollama's own converter writes it.
-  auto ollama = loaded_gguf("gemma3-text");
-  std::erase_if(ollama.keys, [](const auto& k) {
-    return k.first.starts_with("gemma3.rope.") || k.first.ends_with("epsilon") || k.first.ends_with("context_length");
-  });
-  const auto of_ollama = [&](const std::vector<std::pair<std::string, json>>& keys) {
-    auto w = ollama;
-    for (const auto& [key, value] : keys) w.keys.emplace_back("gemma3." + key, value);
-    return description_with(w);
-  };
-  const auto small = of_ollama({{"context_length", 32768}});
-  EXPECT_EQ(small.norm_eps, 1e-6);
-  EXPECT_EQ(small.rope.inv_freq, default_frequencies(1e6, 20));
-  EXPECT_EQ(small.local_rope->inv_freq, default_frequencies(1e4, 20));
-  const auto large =
-      of_ollama({{"context_length", 131072}, {"rope.global.freq_base", 2e6}, {"rope.local.freq_base", 2e4}});
-  EXPECT_EQ(large.rope.inv_freq[0], 0.125f);
-  EXPECT_EQ(large.rope.theta, 2e6);
-  EXPECT_EQ(large.local_rope->inv_freq, default_frequencies(2e4, 20));
-  const auto converted_by_llama_cpp =
-      of_ollama({{"context_length", 131072}, {"attention.layer_norm_rms_epsilon", 1e-5}});
-  EXPECT_EQ(converted_by_llama_cpp.rope.inv_freq[0], 1);
-  // HunYuan's alpha is in the base already, or a key of its own.
-  auto hunyuan = loaded_gguf("hunyuan-dense");
-  const double base = description_of("hunyuan-dense").rope.theta;
-  hunyuan.keys.emplace_back("hunyuan-dense.rope.scaling.alpha", 2.0);
-  EXPECT_DOUBLE_EQ(description_with(hunyuan).rope.theta, base * std::pow(2, 20.0 / 18));
-  // The layers that slide may be listed, by truth values or numbers.
-  for (const auto& [name, architecture] : {std::pair{"gemma3-text", "gemma3"}, {"cohere2", "cohere2"}})
-    for (const bool by_number : {false, true}) {
-      auto slides = loaded_gguf(name);
-      json pattern;
-      for (std::size_t i = 0; i < description_of(name).layers.size(); ++i)
-        pattern.push_back(by_number ? json(i % 2 ? 0 : 1) : json(i % 2 == 0));
-      slides.keys.emplace_back(std::string(architecture) + ".attention.sliding_window_pattern", pattern);
-      const auto layers = description_with(slides).layers;
-      for (std::size_t i = 0; i < layers.size(); ++i) EXPECT_EQ(layers[i].window.has_value(), i % 2 == 0) << name;
+/// The lines of gguf-descriptions.json: a fixture, keys put over its own ("absent": taken away), what the description
+/// says, also of what no key says because the architecture settles it, and perhaps why.
+TEST(gguf_model, its_description_says_what_the_table_says) {
+  for (const json& line : test::json_data("gguf-descriptions.json")) {
+    auto w = loaded_gguf(line[0]);
+    const auto is = [](const std::string& key) { return [&](const auto& own) { return own.first == key; }; };
+    const auto named = std::find_if(w.keys.begin(), w.keys.end(), is("general.architecture"));
+    const std::string architecture = named->second.get<std::string>() + '.';
+    for (const auto& [key, value] : line[1].items()) {
+      std::erase_if(w.keys, is(architecture + key));
+      if (value != "absent") w.keys.emplace_back(architecture + key, value);
     }
+    test::expect_said(read_description(test::config_of(w)), line);
+  }
   // A layer without a router has a feed-forward of its own.
   auto mixed = loaded_gguf("qwen3-moe");
   std::erase_if(mixed.tensors, [](const auto& t) { return t.name == "blk.1.ffn_gate_inp.weight"; });
-  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(description_with(mixed).layers[i].experts, i != 1);
-  const auto oss = description_of("gpt-oss");
+  const auto layers = read_description(test::config_of(mixed)).layers;
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(layers[i].experts, i != 1);
+  // YaRN between bounds that are no whole dimensions.
+  const test::scratch_folder folder;
   test::write_original("gpt-oss", folder.path());
-  const auto of_config = read_description(read_json(folder / "config.json"));
-  EXPECT_EQ(oss.rope.inv_freq, of_config.rope.inv_freq);  // YaRN between bounds that are no whole dimensions
-  EXPECT_EQ(oss.layers[0].window, 32);
-  EXPECT_FALSE(oss.layers[1].window);
-  EXPECT_TRUE(oss.sinks && oss.qkv_bias && oss.output_bias);
-  EXPECT_EQ(oss.experts->limit, 7);
+  EXPECT_EQ(read_description(test::config_of(loaded_gguf("gpt-oss"))).rope.inv_freq,
+            read_description(read_json(folder / "config.json")).rope.inv_freq);
 }
 
 TEST(gguf_model, is_found_by_file_folder_and_in_ollamas_store) {
@@ -399,29 +340,6 @@ TEST(gguf_model, a_split_set_is_one_model) {
     of_set.read(t.name, shape, 0, shape[0], false, b.data());
     EXPECT_EQ(a, b) << t.name;
   }
-}
-
-TEST(gguf_model, its_tokenizer_cuts_and_merges_as_its_keys_say) {
-  const test::scratch_folder folder;
-  auto w = loaded_gguf("llama3");
-  json tokens = json::array({"<s>", "h", "i", "hi", "1", "2", "\u0120", "\u0120hi"});
-  w.keys.emplace_back("tokenizer.ggml.model", "gpt2");
-  w.keys.emplace_back("tokenizer.ggml.tokens", tokens);
-  w.keys.emplace_back("tokenizer.ggml.merges", json::array({"h i", "\u0120 hi"}));
-  w.keys.emplace_back("tokenizer.ggml.token_type", json::array({3, 1, 1, 1, 1, 1, 1, 1}));
-  w.keys.emplace_back("tokenizer.ggml.bos_token_id", 0);
-  w.keys.emplace_back("tokenizer.ggml.add_bos_token", true);
-  const auto ids = [&](const char* pre, const char* text) {
-    auto with = w;
-    with.keys.emplace_back("tokenizer.ggml.pre", pre);
-    test::put(folder / "t.gguf", with.bytes());
-    return tokenizer(gguf_model(folder / "t.gguf").tokenizer(), nlohmann::json()).encode(text, 100);
-  };
-  using list = std::vector<std::int32_t>;
-  EXPECT_EQ(ids("smollm", "hi hi12"), (list{0, 3, 7, 4, 5}));
-  EXPECT_EQ(ids("smollm", "<s>hi"), (list{0, 0, 3}));
-  EXPECT_QKGEOM_ERROR("the text rule 'unheard-of' (tokenizer.ggml.pre) is not known; --tokenizer",
-                      ids("unheard-of", "hi"));
 }
 
 TEST(gguf_model, golden_numbers_of_a_real_file) {

@@ -132,6 +132,9 @@ TEST_F(gguf_tokenizer, bad_keys_are_refused) {
   refused("scores must be a list", [](json& k) { k["scores"] = 1.0; });
   refused("tokens must hold strings", [](json& k) { k["tokens"] = json::array({1, 2}); });
   refused("bos_token_id", [](json& k) { k["bos_token_id"] = 900; });
+  refused("the text rule 'unheard-of' (tokenizer.ggml.pre) is not known; --tokenizer", [](json& k) {
+    k.update({{"model", "gpt2"}, {"pre", "unheard-of"}, {"merges", json::array()}});
+  });
   refused("too long to be taken apart", [](json& k) { k["tokens"][5] = std::string(40000, 'x'); });
 }
 

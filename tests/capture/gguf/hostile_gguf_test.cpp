@@ -2,7 +2,6 @@
 // Broken and lying GGUF files: qkgeom-capture says one sentence and ends with status 2, within a limit of memory and
 // time.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <chrono>
 

@@ -2,7 +2,6 @@
 // What README.md and docs/capture.md say about models follows from the tables of families and of GGUF's architectures,
 // and from the families' fixtures. A failing test prints the lines as they must be.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 

@@ -3,7 +3,6 @@
 // small tokenizers of every scheme (make_tokenizers.py), and of random ones where the library is installed
 // (fuzz_tokenizers.py).
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -17,6 +16,7 @@
 #include "capture/text/unicode.hpp"
 #include "qkgeom/io/json.hpp"
 #include "tests/capture/text/token_ids.hpp"
+#include "tests/common/data_files.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace qkgeom {
@@ -122,16 +122,7 @@ TEST(tokenizer, special_tokens_in_a_text_are_text_where_tokenizer_config_says_so
 }
 
 TEST(tokenizer, unknown_kinds_are_refused_by_name) {
-  EXPECT_THAT(refusal({{"model", {{"type", "Unigram"}}}}), HasSubstr("'Unigram' is not supported; supported: BPE"));
-  EXPECT_THAT(refusal({{"normalizer", {{"type", "Precompiled"}}}}),
-              HasSubstr("normalizer 'Precompiled' is not supported"));
-  EXPECT_THAT(refusal({{"pre_tokenizer", {{"type", "Punctuation"}}}}),
-              HasSubstr("pre_tokenizer 'Punctuation' is not supported; "));
-  EXPECT_THAT(refusal({{"post_processor", {{"type", "BertProcessing"}}}}),
-              HasSubstr("'BertProcessing' is not supported"));
-  EXPECT_THAT(refusal({{"model", {{"dropout", 0.1}}}}), HasSubstr("dropout"));
-  EXPECT_THAT(refusal({{"model", {{"merges", nlohmann::json::array({"a nowhere"})}}}}), HasSubstr("merge 0"));
-  EXPECT_THAT(refusal({{"model", {{"vocab", 5}}}}), HasSubstr("vocab"));
+  test::expect_refusals("tokenizers", [](const nlohmann::json& patch) { tokenizer(patched(patch), {}); });
   EXPECT_THROW(tokenizer(nlohmann::json::object(), {}), error);
   EXPECT_THROW(tokenizer(nlohmann::json(3), {}), error);
 }
@@ -244,43 +235,21 @@ TEST(tokenizer_schemes, work_grows_with_the_text_and_not_with_its_square) {
   }
 }
 
-// One character of a document may become several pieces; Metaspace marks each one that stands for its first character.
+/// One character of a document may become several pieces; Metaspace marks each one that stands for its first character.
+/// Lines of metaspace.json: normalizers, pre-tokenizers, a text, and "_" and known characters, as the library gives
+/// them.
 TEST(tokenizer_schemes, metaspace_marks_what_stands_for_the_first_character) {
-  const nlohmann::json metaspace{{"type", "Metaspace"}, {"replacement", "_"}, {"prepend_scheme", "first"}},
-      split{{"type", "Split"}, {"pattern", {{"Regex", "[^_]"}}}, {"behavior", "Isolated"}};
-  const auto replace = [](const char* pattern, const char* content) {
-    return nlohmann::json{{"type", "Replace"}, {"pattern", {{"Regex", pattern}}}, {"content", content}};
-  };
-  const nlohmann::json ab{{"type", "Prepend"}, {"prepend", "ab"}}, lower{{"type", "Lowercase"}}, nfc{{"type", "NFC"}},
-      nfd{{"type", "NFD"}}, bytes{{"type", "ByteLevel"}, {"use_regex", false}, {"add_prefix_space", false}};
   const std::vector<std::string> tokens{"_", "a", "b", "\u0301", "\u0323", "i", "\u0307", "\u00e1", "\u00c3", "\u00a1"};
   nlohmann::json model{{"type", "BPE"}, {"merges", nlohmann::json::array()}};
   for (std::size_t i = 0; i < tokens.size(); ++i) model["vocab"][tokens[i]] = i;
-  struct row {
-    std::vector<nlohmann::json> normalizers, pre_tokenizers;
-    std::string text, marked;  // "_" and the known characters, as the library gives them
-  };
-  for (const auto& r : std::vector<row>{
-           {{}, {split, metaspace}, "aa", "_aa"},
-           {{ab}, {split, metaspace}, "ba", "_a_b_ba"},
-           {{replace("aa", "b")}, {metaspace}, "aa", "b"},  // it stands for the second a
-           {{replace("a", "bb")}, {split, metaspace}, "aa", "_b_bbb"},
-           {{ab, replace("ab", "a")}, {split, metaspace}, "bb", "_a_bb"},
-           {{lower}, {split, metaspace}, "\u0130i", "_i_\u0307i"},
-           {{nfd}, {split, metaspace}, "\u00e1a", "_a_\u0301a"},
-           {{nfd}, {split, metaspace}, "\u00e1\u0323", "_a\u0323\u0301"},
-           {{nfd}, {split, metaspace}, "\u0301\u0323", "_\u0323\u0301"},
-           {{ab, nfc}, {split, metaspace}, "a\u0301a", "_a_b_\u00e1a"},
-           {{}, {bytes, split, metaspace}, "\u00e1a", "_\u00c3_\u00a1a"},
-           {{}, {metaspace, split, metaspace}, "aa", "__aa"},
-       }) {
-    const tokenizer t({{"normalizer", {{"type", "Sequence"}, {"normalizers", r.normalizers}}},
-                       {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", r.pre_tokenizers}}},
+  for (const auto& line : test::json_data("metaspace.json")) {
+    const tokenizer t({{"normalizer", {{"type", "Sequence"}, {"normalizers", line[0]}}},
+                       {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", line[1]}}},
                        {"model", model}},
                       {});
     std::string marked;
-    for (const auto id : t.encode(r.text, no_limit)) marked += tokens[static_cast<std::size_t>(id)];
-    EXPECT_EQ(marked, r.marked) << nlohmann::json(r.normalizers) << ' ' << r.text;
+    for (const auto id : t.encode(line[2].get<std::string>(), no_limit)) marked += tokens[static_cast<std::size_t>(id)];
+    EXPECT_EQ(marked, line[3]) << line;
   }
 }
 
