@@ -2,7 +2,6 @@
 #include "capture/arguments.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <sstream>
 
@@ -65,8 +64,8 @@ TEST(arguments, are_whole_numbers_in_decimal_digits_that_fit) {
                             "--untrained -1", "--examples 010", "--threads 9999999999", "--max-length 1e3",
                             "--softmax-queries 99999999999999999999", "--rate 1e", "--heads 99999999999999999999"})
     EXPECT_NE(test::message_of([&] { parsed(wrong + rest); }), "") << wrong;
-  EXPECT_THAT(test::message_of([&] { parsed("--heads=" + rest); }), HasSubstr("--heads must be"));
-  EXPECT_THAT(test::message_of([&] { parsed("--layers=" + rest); }), HasSubstr("layers must be"));
+  EXPECT_QKGEOM_ERROR("--heads must be", parsed("--heads=" + rest));
+  EXPECT_QKGEOM_ERROR("layers must be", parsed("--layers=" + rest));
 }
 
 TEST(arguments, name_heads_in_a_word_or_a_file) {

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "capture/job/run_capture.hpp"
+#include "qkgeom/io/capture.hpp"
+#include "qkgeom/io/json.hpp"
 #include "qkgeom/io/sha256.hpp"
 #include "tests/io/scratch.hpp"
 
@@ -32,6 +34,23 @@ inline void write_books(const std::filesystem::path& path, int count) {
   std::vector<int> numbers(count);
   std::iota(numbers.begin(), numbers.end(), 0);
   write_books(path, numbers);
+}
+
+/// Copies a checkpoint and the tokenizer of the bundled model to a folder whose files may be changed.
+inline void copy_model(const std::filesystem::path& to, const std::string& checkpoint = "stage1-step-1000") {
+  std::filesystem::remove_all(to);
+  std::filesystem::create_directories(to);
+  for (const auto& e : std::filesystem::directory_iterator(bundled / checkpoint)) std::filesystem::copy(e.path(), to);
+  std::filesystem::copy(bundled / "tokenizer.json", to);
+  for (const auto& e : std::filesystem::directory_iterator(to))
+    std::filesystem::permissions(e.path(), std::filesystem::perms::owner_write, std::filesystem::perm_options::add);
+}
+/// Changes the config.json of a model.
+template <class Change>
+void change_config(const std::filesystem::path& model, const Change& change) {
+  json config = read_json(model / "config.json");
+  change(config);
+  put(model / "config.json", config.dump());
 }
 
 /// The bytes of a file. A test that fails prints their SHA-256.
@@ -63,6 +82,12 @@ class capture_test : public ::testing::Test {
   capture_summary run(const capture_backend& backend = {}) {
     notes.str("");
     return run_capture(options, notes, backend);
+  }
+  /// Runs into a folder of that name and opens the capture.
+  capture captured(const std::string& name = "out") {
+    options.run.out = folder / name;
+    run();
+    return capture::open(options.run.out);
   }
   /// The error message of a run.
   std::string refusal() {

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 #include <string>
@@ -59,6 +58,21 @@ class capture_program : public ::testing::Test {
     ::waitpid(pid, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
+  /// Whether the program has not ended.
+  static bool runs(pid_t pid) {
+    siginfo_t ended{};
+    return ::waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == 0;
+  }
+  /// Waits until a file is there, or the program has ended.
+  void wait_for(const std::string& name, pid_t pid) const {
+    while (!std::filesystem::exists(folder / name) && runs(pid))
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  /// Kills the program; returns its status as `wait` does.
+  static int end(pid_t pid) {
+    ::kill(pid, SIGKILL);
+    return wait(pid);
+  }
   int run(const std::vector<std::string>& arguments, const conditions& given = {}) const {
     return wait(start(arguments, given));
   }
@@ -71,13 +85,10 @@ class capture_program : public ::testing::Test {
   static bool kill_after(pid_t pid, double cpu_seconds) {
     clockid_t clock{};
     timespec worked{};
-    siginfo_t ended{};
     EXPECT_EQ(::clock_getcpuclockid(pid, &clock), 0);
-    while (::waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == 0 &&
-           ::clock_gettime(clock, &worked) == 0 && seconds(worked) < cpu_seconds)
+    while (runs(pid) && ::clock_gettime(clock, &worked) == 0 && seconds(worked) < cpu_seconds)
       std::this_thread::sleep_for(std::chrono::microseconds(200));
-    ::kill(pid, SIGKILL);
-    return wait(pid) == -SIGKILL;
+    return end(pid) == -SIGKILL;
   }
   template <class Resource>
   static void limit(Resource what, rlim_t most) {

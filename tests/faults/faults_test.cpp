@@ -29,13 +29,6 @@ class faults : public test::capture_program {
     EXPECT_EQ(run(arguments), 0) << log();
     return contents_of(folder / "undisturbed");
   }
-  /// Waits until a file is there, or the program has ended.
-  void wait_for(const std::string& name, pid_t pid) const {
-    siginfo_t ended{};
-    while (!fs::exists(folder / name) &&
-           ::waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == 0)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
   /// A run that is refused with a sentence that begins with the program's name.
   std::string refused(const std::vector<std::string>& arguments, const test::conditions& given = {}) const {
     EXPECT_EQ(run(arguments, given), 2) << log();
@@ -163,8 +156,7 @@ TEST_F(faults, a_damaged_shard_is_refused_whatever_is_damaged) {
   const auto expected = undisturbed(capture_to("undisturbed"));
   const pid_t pid = start(capture_to("unfinished"));
   wait_for("unfinished/shard-00002.safetensors", pid);
-  ::kill(pid, SIGKILL);
-  wait(pid);
+  end(pid);
   ASSERT_TRUE(fs::exists(folder / "unfinished" / "progress.json")) << "it ended too early";
   const auto progress = read_json(folder / "unfinished" / "progress.json");
   ASSERT_TRUE(progress.contains("done"));
@@ -287,12 +279,7 @@ TEST_F(faults, a_folder_that_vanishes_or_cannot_be_written_is_one_sentence) {
 
 TEST_F(faults, weights_that_are_cut_short_meanwhile_are_named) {
   write_documents(40);
-  fs::create_directories(folder / "model");
-  for (const auto& e : fs::directory_iterator(test::bundled / "stage1-step-1000")) {
-    fs::copy(e.path(), folder / "model");
-    fs::permissions(folder / "model" / e.path().filename().string(), fs::perms::owner_write, fs::perm_options::add);
-  }
-  fs::copy(test::bundled / "tokenizer.json", folder / "model");
+  test::copy_model(folder / "model");
   auto arguments = capture_to("o");
   *(std::find(arguments.begin(), arguments.end(), "--model") + 1) = (folder / "model").string();
   const pid_t pid = start(arguments);

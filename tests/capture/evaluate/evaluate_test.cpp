@@ -4,7 +4,6 @@
 #include "capture/evaluate/evaluate.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <set>
 
@@ -16,8 +15,9 @@
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/io/json.hpp"
 #include "qkgeom/io/safetensors.hpp"
-#include "tests/capture/capture_fixture.hpp"
+#include "tests/capture/evaluate/evaluated_model.hpp"
 #include "tests/capture/forward/forward_fixture.hpp"
+#include "tests/common/data_files.hpp"
 
 namespace {
 
@@ -51,35 +51,26 @@ class changed_model : public testing::Test {
       ids.push_back(static_cast<std::int32_t>(t));
     }
   }
-  checkpoint written(const named_weights& w) {
+  /// Writes a checkpoint with these weights and returns its folder.
+  fs::path written(const named_weights& w) {
     const fs::path model = folder / std::to_string(models++);
     fs::create_directories(model);
     std::vector<tensor_to_write> list;
     for (const auto& [name, t] : w) list.push_back({name, "F32", t.first, std::as_bytes(std::span(t.second))});
     write_safetensors(model / "model.safetensors", std::move(list));
-    return checkpoint(model);
+    return model;
   }
   /// q and k of every layer of the checkpoint with these weights.
-  named_tensors rows(const named_weights& w, std::vector<head_change> changes = {},
+  named_tensors rows(const named_weights& w, const std::vector<head_change>& changes = {},
                      compute_type type = compute_type::f32) {
     json config = read_json((test::bundled / "stage2-step-1400/config.json").string());
     config["no_rope_layers"][0] = 0;
-    const checkpoint read = written(w);
-    thread_pool pool(2);
-    const auto description = read_description(config);
-    const auto forward = cpu_forward_pass(description, read, type, description.n_layers() - 1, pool);
-    forward->change(std::move(changes));
-    named_tensors out;
-    run_document(*forward, ids, rope_stage::post,
-                 [&](index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
-                   for (const auto& [name, x] : {std::pair{"q", q}, std::pair{"k", k}}) {
-                     auto& to = out[name + std::to_string(layer)];
-                     for (index_t h = 0; h < x.heads; ++h)
-                       for (index_t t = 0; t < x.rows; ++t)
-                         to.insert(to.end(), x.head(h).row(t), x.head(h).row(t) + x.dim);
-                   }
-                 });
-    return out;
+    return rows_of(written(w), read_description(config), ids, ids, type,
+                   [&](const auto& d, const checkpoint& read, compute_type t, index_t last, thread_pool& pool) {
+                     auto forward = cpu_forward_pass(d, read, t, last, pool);
+                     forward->change(changes);
+                     return forward;
+                   });
   }
 
   test::scratch_folder folder;
@@ -98,8 +89,8 @@ TEST_F(changed_model, an_ablated_head_is_one_whose_output_weights_are_0) {
   const auto want = rows(without), as_it_is = rows(tensors),
              got = rows(tensors, {{{0, 3}, true, {}, 0}, {{2, 7}, true, {}, 0}});
   for (const auto& [name, x] : want) EXPECT_EQ(got.at(name), x) << name;
-  EXPECT_EQ(got.at("k0"), as_it_is.at("k0"));
-  EXPECT_GT(distance(got.at("k1"), as_it_is.at("k1")), 0.01 * norm(as_it_is.at("k1")));
+  EXPECT_EQ(got.at("layer.0.k"), as_it_is.at("layer.0.k"));
+  EXPECT_GT(distance(got.at("layer.1.k"), as_it_is.at("layer.1.k")), 0.01 * norm(as_it_is.at("layer.1.k")));
 }
 
 TEST_F(changed_model, clamped_keys_are_those_of_weights_without_the_slope) {
@@ -114,21 +105,22 @@ TEST_F(changed_model, clamped_keys_are_those_of_weights_without_the_slope) {
   std::vector<head_change> changes;
   for (index_t h = 0; h < 4; ++h) changes.push_back({{0, h}, false, slope, 40.5});
   const auto want = rows(without), as_it_is = rows(tensors), got = rows(tensors, changes);
-  for (const char* name : {"q1", "k1", "q2", "k7"}) {
+  for (const char* name : {"layer.1.q", "layer.1.k", "layer.2.q", "layer.7.k"}) {
     EXPECT_LT(distance(got.at(name), want.at(name)), 2e-5 * norm(want.at(name))) << name;
     EXPECT_GT(distance(got.at(name), as_it_is.at(name)), 5e-3 * norm(want.at(name))) << name;
   }
   // One head alone changes less, and a slope of 0 nothing.
   changes.resize(1);
   const auto one = rows(tensors, changes);
-  EXPECT_GT(distance(one.at("k1"), as_it_is.at("k1")), 5e-4 * norm(want.at("k1")));
-  EXPECT_GT(distance(one.at("k1"), got.at("k1")), 5e-4 * norm(want.at("k1")));
+  EXPECT_GT(distance(one.at("layer.1.k"), as_it_is.at("layer.1.k")), 5e-4 * norm(want.at("layer.1.k")));
+  EXPECT_GT(distance(one.at("layer.1.k"), got.at("layer.1.k")), 5e-4 * norm(want.at("layer.1.k")));
   changes[0].key_slope.assign(changed_dim, 0.0);
-  EXPECT_LT(distance(rows(tensors, changes).at("k7"), as_it_is.at("k7")), 1e-5 * norm(as_it_is.at("k7")));
+  EXPECT_LT(distance(rows(tensors, changes).at("layer.7.k"), as_it_is.at("layer.7.k")),
+            1e-5 * norm(as_it_is.at("layer.7.k")));
   changes[0].key_slope = slope;
-  EXPECT_GT(
-      distance(rows(tensors, changes, compute_type::bf16).at("k1"), rows(tensors, {}, compute_type::bf16).at("k1")),
-      5e-4 * norm(want.at("k1")));
+  EXPECT_GT(distance(rows(tensors, changes, compute_type::bf16).at("layer.1.k"),
+                     rows(tensors, {}, compute_type::bf16).at("layer.1.k")),
+            5e-4 * norm(want.at("layer.1.k")));
 }
 
 TEST_F(changed_model, keys_of_a_cache_lose_what_an_outlier_makes_small) {
@@ -149,24 +141,28 @@ TEST_F(changed_model, keys_of_a_cache_lose_what_an_outlier_makes_small) {
     return changes;
   };
   const auto want = rows(without), as_it_is = rows(outlier), got = rows(outlier, as(cache_type::q4_0, 4));
-  EXPECT_EQ(got.at("k0"), as_it_is.at("k0")) << "sinks get keys as they are before the change";
-  for (const char* name : {"q1", "k1", "k7"}) {
+  EXPECT_EQ(got.at("layer.0.k"), as_it_is.at("layer.0.k")) << "sinks get keys as they are before the change";
+  for (const char* name : {"layer.1.q", "layer.1.k", "layer.7.k"}) {
     EXPECT_LT(distance(got.at(name), want.at(name)), 1e-5 * norm(want.at(name))) << name;
     EXPECT_GT(distance(as_it_is.at(name), want.at(name)), 1e-3 * norm(want.at(name))) << name;
   }
-  EXPECT_LT(distance(rows(outlier, as(cache_type::f32, 4)).at("k7"), as_it_is.at("k7")), 1e-5 * norm(want.at("k7")));
+  EXPECT_LT(distance(rows(outlier, as(cache_type::f32, 4)).at("layer.7.k"), as_it_is.at("layer.7.k")),
+            1e-5 * norm(want.at("layer.7.k")));
   // One head alone changes less; without the outlier four bits keep most.
-  EXPECT_GT(distance(rows(outlier, as(cache_type::q4_0, 1)).at("k1"), got.at("k1")), 1e-4 * norm(want.at("k1")));
+  EXPECT_GT(distance(rows(outlier, as(cache_type::q4_0, 1)).at("layer.1.k"), got.at("layer.1.k")),
+            1e-4 * norm(want.at("layer.1.k")));
   const auto plain = rows(tensors);
-  EXPECT_LT(distance(rows(tensors, as(cache_type::q8_0, 8)).at("k1"), plain.at("k1")), 2e-3 * norm(plain.at("k1")));
-  EXPECT_GT(distance(rows(tensors, as(cache_type::q8_0, 8)).at("k1"), plain.at("k1")), 1e-6 * norm(plain.at("k1")));
+  EXPECT_LT(distance(rows(tensors, as(cache_type::q8_0, 8)).at("layer.1.k"), plain.at("layer.1.k")),
+            2e-3 * norm(plain.at("layer.1.k")));
+  EXPECT_GT(distance(rows(tensors, as(cache_type::q8_0, 8)).at("layer.1.k"), plain.at("layer.1.k")),
+            1e-6 * norm(plain.at("layer.1.k")));
 }
 
 TEST_F(changed_model, an_output_matrix_of_its_own_counts_before_the_embedding) {
   json config = read_json((test::bundled / "stage2-step-1400/config.json").string());
   auto model = read_description(config);
   ASSERT_TRUE(model.tied);
-  const auto output = [&](const named_weights& w) { return find_output(model, written(w), "model.").name; };
+  const auto output = [&](const named_weights& w) { return find_output(model, checkpoint(written(w)), "model.").name; };
   EXPECT_EQ(output(tensors), "model.embed_tokens.weight");
   auto with_own = tensors;
   with_own["lm_head.weight"] = tensors.at("model.embed_tokens.weight");
@@ -217,18 +213,13 @@ TEST(probes, lookups_ask_for_the_first_record) {
   EXPECT_QKGEOM_ERROR("longer text", lookup_probe(words, encode, std::span(text).first(50), 600, 0, 1));
 }
 
-class evaluation : public test::capture_test {
+class evaluation : public test::evaluated_model {
  protected:
   evaluation() {
-    test::write_books(folder / "books.jsonl", 2);
-    o.capture = options;
-    o.capture.model.path = test::bundled / "stage2-step-1400";
-    o.capture.inputs.jsonl = folder / "books.jsonl";
     o.capture.selection.max_length = 256;
     o.records = test::bundled / "records.json";
     o.distances = {40, 160};
     o.trials = 3;
-    fs::create_directories(o.capture.run.out);
   }
   void conditions(const std::string& text) { o.conditions = write("conditions.json", text); }
   std::string refused(const std::string& text) {
@@ -241,15 +232,14 @@ class evaluation : public test::capture_test {
       o.conditions.clear();
     else
       conditions(R"({"conditions": [{"name": "changed", "changes": [)" + changes + "]}]}");
-    evaluate_model(o, notes);
-    const auto table = read_csv(o.capture.run.out / "condition_loss.csv");
-    const auto all = table.numbers("loss");
-    std::vector<double> found;
-    for (std::size_t i = 0; i < all.size(); ++i)
-      if (table.column("condition")[i] == (changes.empty() ? "none" : "changed")) found.push_back(all[i]);
-    return found;
+    return evaluated().at(changes.empty() ? "none" : "changed");
   }
-  evaluation_options o;
+  /// Goes on with a copy of the model whose config.json is changed.
+  template <class Change>
+  void change_model(const Change& change) {
+    test::copy_model(folder / "changed", "stage2-step-1400");
+    test::change_config(o.capture.model.path = folder / "changed", change);
+  }
 };
 
 /// Returns the largest difference of two lists.
@@ -313,12 +303,7 @@ TEST_F(evaluation, a_head_whose_planes_are_still_is_one_of_a_layer_without_rotat
   const std::string still = R"({"head": "1.5", "rope": {"still": [)";
   const auto rotating = losses(others + still + "]}}"), all = losses(others + still + planes + "]}}"),
              one = losses(others + still + "3]}}");
-  fs::copy(o.capture.model.path, folder / "nope");
-  auto config = read_json((folder / "nope/config.json").string());
-  config["no_rope_layers"][1] = 0;
-  test::put(folder / "nope/config.json", config.dump());
-  o.capture.model.path = folder / "nope";
-  o.capture.inputs.tokenizer = test::bundled / "tokenizer.json";
+  change_model([](json& config) { config["no_rope_layers"][1] = 0; });
   others.resize(others.size() - 2);
   EXPECT_LT(largest_difference(all, losses(others)), 2e-5);
   EXPECT_GT(largest_difference(all, rotating), 1e-3);
@@ -387,35 +372,13 @@ TEST_F(evaluation, does_not_depend_on_what_shares_a_visit_of_the_layers) {
 }
 
 TEST_F(evaluation, refuses_conditions_that_do_not_fit) {
-  const auto one = [](const std::string& change) {
-    return R"({"conditions": [{"name": "a", "changes": [)" + change + "]}]}";
-  };
-  EXPECT_THAT(refused(one(R"({"head": "8.0", "ablate": true})")), HasSubstr("the model has no head 8.0"));
-  EXPECT_THAT(refused(one(R"({"head": "0.8", "ablate": true})")), HasSubstr("the model has no head 0.8"));
-  EXPECT_THAT(refused(one(R"({"head": "zero", "ablate": true})")), HasSubstr("LAYER.HEAD"));
-  EXPECT_THAT(refused(one(R"({"head": "0.1"})")), HasSubstr("either"));
-  EXPECT_THAT(refused(one(R"({"head": "0.1", "key_slope": [1, 2], "centre": 0})")), HasSubstr("head size of 32"));
-  EXPECT_THAT(refused(one(R"({"head": "0.1", "ablate": true}, {"head": "0.1", "ablate": true})")),
-              HasSubstr("0.1 twice"));
-  EXPECT_THAT(refused(one(R"({"head": "0.1", "keys_as": "q9"})")), HasSubstr("a cache has no type \"q9\""));
-  EXPECT_THAT(refused(one(R"({"head": "0.1", "keys_as": "q8_0", "ablate": true})")), HasSubstr("either"));
-  EXPECT_THAT(refused(one(R"({"layer": 3, "rope": {"still": [0]}})")), HasSubstr("no rotary embedding"));
-  EXPECT_THAT(refused(one(R"({"head": "1.0", "rope": {"still": [16]}})")), HasSubstr("15"));
-  EXPECT_THAT(refused(one(R"({"layer": 1, "rope": {"scaling": "dynamic:2"}})")), HasSubstr("document's length"));
-  for (const char* rope : {"{}", "3", R"({"stil": [3]})", R"({"theta": 500, "planes": [3]})"})
-    EXPECT_THAT(refused(one(std::string(R"({"layer": 1, "rope": )") + rope + "}")), HasSubstr("one or more of them"));
-  EXPECT_THAT(refused(one(R"({"layer": 1, "head": "1.0", "ablate": true})")), HasSubstr("either"));
-  EXPECT_THAT(refused(one(R"({"layer": 8, "ablate": true})")), HasSubstr("8"));
-  EXPECT_THAT(refused(one(R"({"ablate": true})")), HasSubstr(R"(names a "head" or a "layer")"));
-  const auto latent = write("latent.json", one(R"({"layer": 1, "rope": {"scaling": "none"}})"));
+  test::expect_refusals("conditions", [&](const json& all) {
+    conditions(all.dump());
+    evaluate_model(o, notes);
+  });
+  const auto latent = write("latent.json", R"({"conditions": [{"name": "a", "changes": [
+      {"layer": 1, "rope": {"scaling": "none"}}]}]})");
   EXPECT_QKGEOM_ERROR("latent attention", read_conditions(latent, family_fixture("deepseek-v3").description()));
-  for (const char* rope : {R"({"theta": 0})", R"({"scaling": "yarn:4"})"})
-    EXPECT_THAT(refused(one(std::string(R"({"layer": 1, "rope": )") + rope + "}")),
-                HasSubstr("conditions[0].changes[0].rope: rope"));
-  EXPECT_THAT(refused(R"({"conditions": []})"), HasSubstr("there is no condition"));
-  EXPECT_THAT(refused(R"({"conditions": [{"name": "none", "changes": []}]})"), HasSubstr("as it is"));
-  EXPECT_THAT(refused(R"({"conditions": [{"name": "a", "changes": []}, {"name": "a", "changes": []}]})"),
-              HasSubstr("a name of its own"));
   o.distances = {400};
   EXPECT_THAT(refused(R"({"conditions": [{"name": "a", "changes": []}]})"), HasSubstr("more than the context of 256"));
   // A probe begins with what documents begin with.
@@ -423,12 +386,7 @@ TEST_F(evaluation, refuses_conditions_that_do_not_fit) {
   o.distances = {184};
   conditions(R"({"conditions": [{"name": "a", "changes": []}]})");
   evaluate_model(o, notes);
-  fs::copy(o.capture.model.path, folder / "with-bos");
-  auto config = read_json((folder / "with-bos/config.json").string());
-  config["bos_token_id"] = 5;
-  test::put(folder / "with-bos/config.json", config.dump());
-  o.capture.model.path = folder / "with-bos";
-  o.capture.inputs.tokenizer = test::bundled / "tokenizer.json";
+  change_model([](json& config) { config["bos_token_id"] = 5; });
   o.capture.inputs.bos = bos_rule::prepend;
   EXPECT_QKGEOM_ERROR("takes 257, more than the context of 256", evaluate_model(o, notes));
 }

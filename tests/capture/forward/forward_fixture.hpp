@@ -49,6 +49,14 @@ void run_document(forward_pass& pass, token_span ids, rope_stage stage, const Si
   pass.run({&ids, 1}, stage, sinks);
 }
 
+/// The entries of x, (heads, rows, dim).
+inline std::vector<float> values_of(tensor_view<const float> x) {
+  std::vector<float> values;
+  for (index_t h = 0; h < x.heads; ++h)
+    for (index_t t = 0; t < x.rows; ++t) values.insert(values.end(), x.head(h).row(t), x.head(h).row(t) + x.dim);
+  return values;
+}
+
 using named_tensors = std::map<std::string, std::vector<float>>;
 
 inline std::unique_ptr<forward_pass> on_the_cpu(const decoder_description& d, const checkpoint& model,
@@ -82,6 +90,19 @@ inline named_tensors run_fixture(const forward_fixture& f, const decoder_descrip
   const safetensors_file fixture = f.open();
   const auto positions = fixture.values<std::int32_t>("position");
   return rows_of(f.folder, description, f.ids(), {positions.begin(), positions.end()}, type, make, threads);
+}
+
+/// Writes the rows of all positions of `ids` as the reference of `qkgeom capture --check`.
+inline void write_reference(const std::filesystem::path& file, const decoder_description& d, token_span ids,
+                            const named_tensors& rows) {
+  const auto n = static_cast<index_t>(ids.size());
+  std::vector<tensor_to_write> tensors{{"ids", "I32", {n}, std::as_bytes(ids)}};
+  for (const auto& [name, x] : rows)  // layer.N.q becomes q.N
+    tensors.push_back({name.back() + name.substr(5, name.size() - 7),
+                       "F32",
+                       {name.back() == 'q' ? d.query_heads : d.key_heads, n, d.head_dim},
+                       std::as_bytes(std::span(x))});
+  write_safetensors(file, tensors);
 }
 
 template <class T>

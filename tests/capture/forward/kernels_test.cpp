@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The forward pass' parts against brute force.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>

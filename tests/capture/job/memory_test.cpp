@@ -2,9 +2,6 @@
 // Peak memory of qkgeom-capture.
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <map>
 #include <string>
@@ -12,7 +9,7 @@
 
 #include "qkgeom/io/json.hpp"
 #include "qkgeom/io/safetensors.hpp"
-#include "tests/io/scratch.hpp"
+#include "tests/capture/program_fixture.hpp"
 
 namespace qkgeom {
 namespace {
@@ -24,19 +21,11 @@ template <class T>
 void write_llama(const fs::path& folder, index_t layers) {
   const index_t hidden = 256, width = 2048, vocabulary = 1024;
   fs::create_directories(folder);
-  test::put(folder / "config.json", json({{"model_type", "llama"},
-                                          {"hidden_size", hidden},
-                                          {"num_hidden_layers", layers},
-                                          {"num_attention_heads", 4},
-                                          {"num_key_value_heads", 4},
-                                          {"intermediate_size", width},
-                                          {"vocab_size", vocabulary},
-                                          {"max_position_embeddings", 64},
-                                          {"rope_theta", 10000.0},
-                                          {"rms_norm_eps", 1e-5},
-                                          {"hidden_act", "silu"},
-                                          {"tie_word_embeddings", true}})
-                                        .dump());
+  json config = json::parse(R"({"model_type": "llama", "hidden_size": 256, "intermediate_size": 2048,
+      "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 1024, "max_position_embeddings": 64,
+      "tie_word_embeddings": true})");
+  config["num_hidden_layers"] = layers;
+  test::put(folder / "config.json", config.dump());
   std::vector<T> values;
   for (index_t i = 0; i < width * hidden; ++i) {
     const float x = 0.01f * static_cast<float>(i * i % 11 - 5);
@@ -59,32 +48,25 @@ void write_llama(const fs::path& folder, index_t layers) {
   write_safetensors(folder / "model.safetensors", tensors);
 }
 
-/// Peak memory in MB of the program with these arguments. It includes memory inherited from this process, so compare
-/// children that start from the same state.
-double peak_memory(const std::vector<std::string>& arguments) {
-  const std::string program = std::string(QKGEOM_BIN) + "/qkgeom-capture";
-  std::vector<char*> argv{const_cast<char*>(program.c_str())};
-  for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
-  argv.push_back(nullptr);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);  // counts touched pages, not whole huge pages
-    ::execv(program.c_str(), argv.data());
-    ::_exit(127);
+class capture_memory : public test::capture_program {
+ protected:
+  /// Peak memory in MB of the program with these arguments. It includes memory inherited from this process, so compare
+  /// children that start from the same state.
+  double peak_memory(const std::vector<std::string>& arguments) const {
+    int status = 1;
+    rusage used{};
+    ::wait4(start(arguments), &status, 0, &used);
+    EXPECT_EQ(status, 0) << log();
+    return static_cast<double>(used.ru_maxrss) * 1024 / 1e6;
   }
-  int status = 1;
-  rusage used{};
-  ::wait4(child, &status, 0, &used);
-  EXPECT_EQ(status, 0);
-  return static_cast<double>(used.ru_maxrss) * 1024 / 1e6;
-}
+};
 
 // Twenty more layers have 147 MB of weights in f32 and 73 MB in bf16.
-TEST(capture_memory, does_not_grow_with_the_number_of_layers) {
+TEST_F(capture_memory, does_not_grow_with_the_number_of_layers) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizers keep freed memory, so that peaks say nothing";
 #endif
-  const test::scratch_folder folder;
+  ::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);  // counts touched pages, not whole huge pages
   test::put(folder / "a.txt", "In the beginning God created the heaven and the earth.");
   for (const index_t layers : {4, 24}) {
     write_llama<float>(folder / ("F32-" + std::to_string(layers)), layers);

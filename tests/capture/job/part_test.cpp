@@ -2,8 +2,6 @@
 // Captures that are made in parts, and by several processes: what they hold together is what one process makes.
 #include <gmock/gmock.h>
 
-#include <numeric>
-
 #include "capture/job/cut.hpp"
 #include "capture/on_cpu.hpp"
 #include "qkgeom/io/capture.hpp"
@@ -139,8 +137,8 @@ TEST_F(part, what_does_not_belong_together_is_refused_with_a_sentence) {
   // A part is resumed as itself alone.
   options.run.resume = true;
   EXPECT_TRUE(run_to("b", {2, 2}).was_complete);
-  EXPECT_THAT(test::message_of([&] { run_to("b", {1, 2}); }), HasSubstr("holds a capture of other documents"));
-  EXPECT_THAT(test::message_of([&] { run_to("x", {1, 9}); }), HasSubstr("fewer than 9 parts"));
+  EXPECT_QKGEOM_ERROR("holds a capture of other documents", run_to("b", {1, 2}));
+  EXPECT_QKGEOM_ERROR("fewer than 9 parts", run_to("x", {1, 9}));
 }
 
 TEST_F(part, any_number_of_processes_writes_the_bytes_of_one) {
@@ -173,20 +171,6 @@ TEST_F(part, more_processes_send_no_more_per_document_and_as_much_each_at_beginn
     EXPECT_EQ(progress, (one.documents - 1) * layers) << "once per document and layer; one document is empty";
     EXPECT_EQ(processes.taken_by().size(), 7u + n);
   }
-}
-
-TEST_F(part, processes_that_disagree_or_cannot_begin_all_end) {
-  test::threads_as_processes processes(2);
-  const auto errors = processes.run([&](process_group& group) {
-    group.begin([] {});
-    const std::string failed =
-        test::message_of([&] { group.begin([&] { require(group.rank() == 0, "no such file"); }); });
-    EXPECT_EQ(failed, "rank 1: no such file");
-    EXPECT_EQ(test::message_of([&] { group.begin([] { fail("no documents"); }); }), "no documents");
-    group.agree("same", "model");
-    group.agree(group.rank() == 0 ? "a" : "b", "model");
-  });
-  EXPECT_THAT(errors, testing::Each("rank 1 has another model than rank 0"));
 }
 
 }  // namespace

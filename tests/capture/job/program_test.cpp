@@ -3,10 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 #include <numeric>
-#include <thread>
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/safetensors.hpp"
@@ -44,16 +42,8 @@ TEST_F(capture_program, help_and_bad_options_have_their_status) {
   EXPECT_THAT(log(), ::testing::MatchesRegex("qkgeom capture [0-9]+\\.[0-9]+\\.[0-9]+, kernels for .*\n"));
   refused({});
   refused({"--model", data, "--out", "o"});
-  EXPECT_THAT(refused(with({"--sampler", "best"})), HasSubstr("best"));
-  EXPECT_THAT(refused(with({"--heads", "x"})), HasSubstr("--heads"));
-  EXPECT_THAT(refused(with({"--heads", "0"})), HasSubstr("--heads"));
-  EXPECT_THAT(refused(with({"--layers", "99"})), HasSubstr("layer 99"));
-  EXPECT_THAT(refused(with({"--rate", "-1"})), HasSubstr("--rate must be positive, not -1"));
-  EXPECT_THAT(refused(with({"--dtype", "f16"})), HasSubstr("f16"));
-  EXPECT_THAT(refused(with({"--text", "x.txt"})), HasSubstr("--text"));
-  refused(with({"--no-such-option"}));
-  EXPECT_THAT(refused(with({"--device", "tpu"})), HasSubstr("--device"));
-  EXPECT_THAT(refused(with({"--resident", "all"})), HasSubstr("--device cuda"));
+  for (const auto& line : test::json_data("refusals.json")["options"])
+    EXPECT_THAT(refused(with(line[0])), HasSubstr(line[1].get<std::string>()));
   if (!fs::exists("/dev/nvidiactl")) {  // no device, or a build without CUDA
     EXPECT_THAT(refused(with({"--device", "cuda"})), HasSubstr("CUDA"));
   }
@@ -66,21 +56,13 @@ TEST_F(capture_program, check_ends_with_status_1_where_layers_disagree) {
   const forward_fixture qwen = family_fixture("qwen3");
   const auto check = [&](float factor) {
     const auto ids = qwen.ids();
-    std::vector<tensor_to_write> tensors{
-        {"ids", "I32", {static_cast<index_t>(ids.size())}, std::as_bytes(std::span(ids))}};
     const auto d = qwen.description();
     std::vector<std::int32_t> positions(ids.size());
     std::iota(positions.begin(), positions.end(), 0);
-    named_tensors rows;
-    for (const auto& [name, values] : rows_of(qwen.folder, d, ids, positions, compute_type::f32))
-      for (const float x : values)  // layer.N.q becomes q.N
-        rows[name.substr(name.size() - 1) + '.' + name.substr(6, name.size() - 8)].push_back(factor * x);
-    for (const auto& [name, values] : rows)
-      tensors.push_back({name,
-                         "F32",
-                         {name[0] == 'q' ? d.query_heads : d.key_heads, static_cast<index_t>(ids.size()), d.head_dim},
-                         std::as_bytes(std::span(values))});
-    write_safetensors(folder / "reference.safetensors", tensors);
+    auto rows = rows_of(qwen.folder, d, ids, positions, compute_type::f32);
+    for (auto& [name, values] : rows)
+      for (float& x : values) x *= factor;
+    write_reference(folder / "reference.safetensors", d, ids, rows);
     return run({"--model", qwen.folder, "--check", (folder / "reference.safetensors").string()});
   };
   EXPECT_EQ(check(1), 0);
@@ -166,10 +148,8 @@ TEST_F(capture_program, verifies_a_capture) {
 TEST_F(capture_program, an_unfinished_capture_is_continued_only_with_resume_and_its_options) {
   write_documents(40);
   const pid_t pid = start(capture_to("o"));
-  while (!fs::exists(folder / "o" / "shard-00000.safetensors"))
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  ::kill(pid, SIGKILL);
-  ASSERT_EQ(wait(pid), -SIGKILL) << log();
+  wait_for("o/shard-00000.safetensors", pid);
+  ASSERT_EQ(end(pid), -SIGKILL) << log();
   EXPECT_THAT(log(), HasSubstr(std::string("note: products in f32, kernels for ") + cpu_context::kernels() + "\n"));
   EXPECT_THAT(refused(capture_to("o")), HasSubstr("--resume continues it"));
   auto other = capture_to("o", true);

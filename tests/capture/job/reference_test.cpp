@@ -3,7 +3,6 @@
 #include "capture/job/reference.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <functional>
 #include <numeric>
@@ -27,32 +26,19 @@ std::vector<layer_difference> differences(const change_of_row& change, bool head
   options.model.path = test::bundled / "stage1-step-1000";
   options.run.threads = 1;
   const auto description = read_description(read_json(options.model.path / "config.json"));
-  const checkpoint weights(options.model.path);
-  thread_pool pool(1);
-  const auto pass = cpu_forward_pass(description, weights, compute_type::f32, description.n_layers() - 1, pool);
-  std::vector<std::int32_t> ids;
-  for (std::int32_t i = 0; i < 24; ++i) ids.push_back(40 + 7 * i % 90);
-  std::map<std::string, std::pair<std::vector<index_t>, std::vector<float>>> dump;
-  run_document(*pass, ids, rope_stage::post,
-               [&](index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
-                 for (const auto& [name, x] : {std::pair{"q.", q}, std::pair{"k.", k}}) {
-                   auto& [shape, values] = dump[name + std::to_string(layer)];
-                   shape = {x.heads, x.rows, x.dim};
-                   for (index_t i = 0; i < x.heads; ++i)
-                     for (index_t t = 0; t < x.rows; ++t) {
-                       const index_t h = heads_backwards && layer >= 2 ? x.heads - 1 - i : i;
-                       std::vector<float> row(x.head(h).row(t), x.head(h).row(t) + x.dim);
-                       if (layer >= 2) change(t, x.dim, row.data());
-                       values.insert(values.end(), row.begin(), row.end());
-                     }
-                 }
-               });
-  std::vector<tensor_to_write> tensors;
-  const std::vector<index_t> shape{static_cast<index_t>(ids.size())};
-  tensors.push_back({"ids", "I32", shape, std::as_bytes(std::span(ids))});
-  for (const auto& [name, value] : dump)
-    tensors.push_back({name, "F32", value.first, std::as_bytes(std::span(value.second))});
-  write_safetensors(folder / "reference.safetensors", tensors);
+  std::vector<std::int32_t> ids, positions(24);
+  std::iota(positions.begin(), positions.end(), 0);
+  for (const std::int32_t i : positions) ids.push_back(40 + 7 * i % 90);
+  auto rows = rows_of(options.model.path, description, ids, positions, compute_type::f32);
+  for (auto& [name, x] : rows) {
+    if (name[6] < '2') continue;  // layer.N.q
+    const index_t d = description.head_dim, n = static_cast<index_t>(x.size()) / d;
+    for (index_t i = 0; i < n; ++i) change(i % 24, d, x.data() + i * d);
+    for (index_t i = 0; heads_backwards && i < n / 2; ++i)
+      std::swap_ranges(x.begin() + i * d, x.begin() + (i + 1) * d,
+                       x.begin() + ((n / 24 - 1 - i / 24) * 24 + i % 24) * d);
+  }
+  write_reference(folder / "reference.safetensors", description, ids, rows);
   std::ostringstream notes;
   return compare_with_reference(options, folder / "reference.safetensors", notes);
 }

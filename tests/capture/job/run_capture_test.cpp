@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // From documents and a checkpoint to a capture folder.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <unistd.h>
 #include <algorithm>
@@ -9,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <set>
 #include <sstream>
 #include <string>
 
@@ -26,6 +24,7 @@
 #include "qkgeom/io/capture_set.hpp"
 #include "tests/capture/capture_fixture.hpp"
 #include "tests/capture/forward/forward_fixture.hpp"
+#include "tests/common/data_files.hpp"
 
 namespace qkgeom {
 namespace {
@@ -43,14 +42,8 @@ class job : public test::capture_test {
   }
   /// A copy of the model's folder whose config or weights a test may damage.
   void copy_model() {
-    options.model.path = bundled / "stage1-step-1000";
-    fs::remove_all(folder / "model");
-    fs::create_directories(folder / "model");
-    for (const auto& e : fs::directory_iterator(options.model.path)) fs::copy(e.path(), folder / "model");
-    fs::copy(bundled / "tokenizer.json", folder / "model");
     options.model.path = folder / "model";
-    for (const auto& e : fs::directory_iterator(options.model.path))
-      fs::permissions(e.path(), fs::perms::owner_write, fs::perm_options::add);
+    test::copy_model(options.model.path);
   }
   /// A model as that family's fixture describes it, with drawn weights and the bundled tokenizer, and a book.
   void draw_model(const std::string& family) {
@@ -120,8 +113,7 @@ TEST_F(job, rows_are_those_of_the_forward_pass) {
   options.selection.sampler = {sampler_kind::uniform, 16, 6};
   options.selection.heads = 9;
   options.selection.seed = 4;
-  run();
-  const auto c = capture::open(options.run.out);
+  const auto c = captured();
   const checkpoint weights(options.model.path);
   thread_pool pool(1);
   const auto model = cpu_forward_pass(read_description(read_json(options.model.path / "config.json")), weights,
@@ -165,8 +157,7 @@ TEST_F(job, first_tokens_are_skipped_and_keys_stand_where_queries_do) {
   const auto stand_alike = [](const captured_layer& l) {
     return std::equal(l.q.position.begin(), l.q.position.end(), l.k.position.begin(), l.k.position.end());
   };
-  run();
-  const auto same = capture::open(options.run.out);
+  const auto same = captured();
   index_t kept = 0;
   for (const index_t layer : same.layers()) {
     const auto rows = same.read_layer(layer);
@@ -179,9 +170,7 @@ TEST_F(job, first_tokens_are_skipped_and_keys_stand_where_queries_do) {
   EXPECT_EQ(same.manifest().extra["same_positions"], true);
   EXPECT_EQ(same.manifest().rate, 0.5);
   options.selection.same_positions = false;
-  options.run.out = folder / "apart";
-  run();
-  const auto apart = capture::open(options.run.out);
+  const auto apart = captured("apart");
   bool different = false;
   for (const index_t layer : apart.layers()) different |= !stand_alike(apart.read_layer(layer));
   EXPECT_TRUE(different);
@@ -197,8 +186,7 @@ TEST_F(job, listed_heads_family_revision_and_labels_stand_in_the_manifest) {
   options.model.revision = "step-1000";
   options.protocol.name = "mine";
   options.model.rope_theta = 2e4;
-  run();
-  const auto c = capture::open(options.run.out);
+  const auto c = captured();
   const auto& m = c.manifest();
   ASSERT_EQ(m.layers.size(), 2u);
   EXPECT_THAT(m.layers[0].query_heads, ::testing::ElementsAre(7));
@@ -241,12 +229,9 @@ TEST_F(job, documents_begin_with_bos_or_with_nothing_by_option) {
   };
   const auto plain = first_tokens("plain");
   options.inputs.bos = bos_rule::prepend;
-  auto config = read_json(options.model.path / "config.json");
-  config.erase("bos_token_id");
-  write("model/config.json", config.dump());
+  test::change_config(options.model.path, [](json& config) { config.erase("bos_token_id"); });
   EXPECT_THAT(refusal(), HasSubstr("names a BOS token"));
-  config["bos_token_id"] = 7;
-  write("model/config.json", config.dump());
+  test::change_config(options.model.path, [](json& config) { config["bos_token_id"] = 7; });
   auto expected = plain;
   expected.insert(expected.begin(), 7);
   EXPECT_EQ(first_tokens("config"), expected);
@@ -278,12 +263,9 @@ TEST_F(job, documents_begin_with_bos_or_with_nothing_by_option) {
 TEST_F(job, pre_rope_rows_differ_where_there_is_rotary_embedding) {
   options.inputs.text = {write("a.txt", "In the beginning God created the heaven and the earth.")};
   options.model.compute = compute_type::bf16;
-  run();
-  const auto post = capture::open(options.run.out);
-  options.run.out = folder / "pre";
+  const auto post = captured();
   options.selection.pre_rope = true;
-  run();
-  const auto pre = capture::open(options.run.out);
+  const auto pre = captured("pre");
   EXPECT_EQ(pre.manifest().rope_stage, "pre");
   for (const index_t layer : {index_t{0}, index_t{3}}) {
     const auto a = post.read_layer(layer), b = pre.read_layer(layer);
@@ -294,17 +276,11 @@ TEST_F(job, pre_rope_rows_differ_where_there_is_rotary_embedding) {
 }
 
 TEST_F(job, bad_lines_are_named_before_anything_is_written) {
-  const auto refused = [&](const std::string& text) {
-    options.inputs.jsonl = write("d.jsonl", "{\"text\": \"good\"}\n" + text);
-    const std::string message = refusal();
-    EXPECT_FALSE(fs::exists(options.run.out));
-    return message;
-  };
-  EXPECT_THAT(refused("{\"text\": "), HasSubstr("line 2"));
-  EXPECT_THAT(refused("{\"text\": \"\\ud8\"}"), HasSubstr("line 2"));
-  EXPECT_THAT(refused("{\"title\": \"x\"}"), HasSubstr("line 2: the field text is missing"));
-  EXPECT_THAT(refused("{\"text\": 5}"), HasSubstr("text must be a string, not 5"));
-  EXPECT_THAT(refused("[1]"), HasSubstr("object"));
+  test::expect_refusals("lines", [&](const json& text) {
+    options.inputs.jsonl = write("d.jsonl", "{\"text\": \"good\"}\n" + text.get<std::string>());
+    run();
+  });
+  EXPECT_FALSE(fs::exists(options.run.out));
   options.inputs.jsonl = write("empty.jsonl", "\n");
   EXPECT_THAT(refusal(), HasSubstr("no document"));
 }
@@ -345,7 +321,7 @@ TEST_F(job, text_is_in_utf8_or_refused_by_name) {
   const auto manifest = capture::open(options.run.out).manifest();
   EXPECT_EQ(manifest.extra[notes_field][0]["note"], "text_replaced");
   options.inputs.jsonl = write("d.jsonl", "\xff\xfe{\0}\0"s);
-  EXPECT_THAT(test::message_of([&] { document_list all(options.inputs); }), HasSubstr("UTF-16"));
+  EXPECT_QKGEOM_ERROR("UTF-16", document_list all(options.inputs));
 }
 
 TEST_F(job, documents_come_through_a_pipe_of_the_shell) {
@@ -509,10 +485,10 @@ TEST_F(job, a_damaged_shard_is_neither_complete_nor_continued) {
       std::string bad = good;
       bad[at] = static_cast<char>(bad[at] ^ 16);
       put(options.run.out / name, bad);
-      EXPECT_THAT(test::message_of([&] { run(backend); }), HasSubstr(std::string(name) + " is damaged"));
+      EXPECT_QKGEOM_ERROR(std::string(name) + " is damaged", run(backend));
     }
     put(options.run.out / name, good.substr(0, 500));
-    EXPECT_THAT(test::message_of([&] { run(backend); }), HasSubstr(std::string(name) + " is damaged"));
+    EXPECT_QKGEOM_ERROR(std::string(name) + " is damaged", run(backend));
     put(options.run.out / name, good);
   }
   EXPECT_TRUE(run(backend).was_complete);
@@ -523,8 +499,7 @@ TEST_F(job, captures_of_parts_equal_one_of_all_row_for_row) {
   write("d.jsonl", test::get(folder / "d.jsonl") + "\n{\"text\": \"In the beginning\"}\n");  // its id is its number
   options.inputs.jsonl = folder / "d.jsonl";
   options.selection.sampler = {sampler_kind::uniform, 16, 5};
-  run();
-  const auto whole = capture::open(options.run.out);
+  const auto whole = captured();
   std::vector<capture> parts;
   for (const index_t first : {index_t{0}, index_t{2}}) {
     options.inputs.skip = first;
@@ -578,9 +553,7 @@ TEST_F(job, a_model_is_called_by_its_name) {
   options.model.path = fs::canonical(options.model.path);
   move_to(folder / hash);
   EXPECT_EQ(name(), hash);
-  auto config = read_json(options.model.path / "config.json");
-  config["_name_or_path"] = "org/Model-7B";
-  write(hash + "/config.json", config.dump());
+  test::change_config(options.model.path, [](json& config) { config["_name_or_path"] = "org/Model-7B"; });
   EXPECT_EQ(name(), "Model-7B");
   move_to(folder / "fine-tuned");
   EXPECT_EQ(name(), "fine-tuned") << "there _name_or_path is the model that it was made from";
@@ -709,10 +682,7 @@ TEST_F(job, weights_that_are_missing_misshapen_or_not_finite) {
   std::vector<bf16> rows(64 * 128);
   const checkpoint weights(options.model.path);
   weights.read_bf16(name, {64, 128}, 1, 63, rows.data());
-  EXPECT_THAT(test::message_of([&] {
-                weights.read_bf16(name, {64, 128}, 0, 64, rows.data());
-              }),
-              HasSubstr(name + " holds NaN at entry 77"));
+  EXPECT_QKGEOM_ERROR(name + " holds NaN at entry 77", weights.read_bf16(name, {64, 128}, 0, 64, rows.data()));
   EXPECT_FALSE(fs::exists(options.run.out / "manifest.json"));
 }
 
@@ -853,9 +823,7 @@ TEST_F(job, layers_with_other_heads_take_a_capture_of_their_own) {
   EXPECT_EQ(full.manifest().rope_of(full.manifest().layers[0])->inv_freq.back(), 0);
 
   options.selection.layers = {0, 2};
-  options.run.out = folder / "sliding";
-  run();
-  const auto sliding = capture_set::open({options.run.out});
+  const auto sliding = capture_set(captured("sliding"));
   EXPECT_EQ(sliding.manifest().model.head_dim, 20);
   EXPECT_EQ(sliding.manifest().rope_of(sliding.manifest().layers[0])->rotary_dim, 20);
   EXPECT_EQ(sliding.read_layer(2).view<float>().k.heads, 2);
@@ -867,9 +835,7 @@ TEST_F(job, layers_with_other_heads_take_a_capture_of_their_own) {
 /// Latent attention: a capture names the parts of its heads, and each can be read alone, with the whole's scale.
 TEST_F(job, head_parts_are_in_the_manifest_and_are_read_apart) {
   draw_model("deepseek-v3");
-  run();
-
-  const auto whole = capture_set::open({options.run.out});
+  const auto whole = capture_set(captured());
   const auto& m = whole.manifest();
   EXPECT_EQ(m.model.head_dim, 20);
   EXPECT_EQ(m.extra.at("head_parts"), (json{{"nope", {0, 12}}, {"rope", {12, 20}}}));
@@ -902,17 +868,13 @@ TEST_F(job, head_parts_are_in_the_manifest_and_are_read_apart) {
 TEST_F(job, heads_of_indexers_are_captured_in_place_of_the_attentions) {
   draw_model("glm-5");
   options.selection.max_length = 64;
-  run();
-  const auto attention = capture_set::open({options.run.out}).manifest();
+  const auto attention = capture_set(captured()).manifest();
   EXPECT_EQ(attention.layers.size(), 3u);
   EXPECT_EQ(attention.model.n_query_heads, 6);
   EXPECT_FALSE(attention.extra.contains("heads_of"));
   EXPECT_EQ(attention.extra.at(notes_field)[0]["note"], "chosen_keys");
   options.selection.heads_of = head_owner::indexer;
-  options.run.out = folder / "indexer";
-  run();
-
-  const auto set = capture_set::open({options.run.out});
+  const auto set = capture_set(captured("indexer"));
   const auto& m = set.manifest();
   EXPECT_EQ(m.extra.at("heads_of"), "indexer");
   EXPECT_EQ(m.extra.at(notes_field)[0]["note"], "indexer_heads");

@@ -6,7 +6,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 
 #include "capture/model/checkpoint.hpp"
 #include "qkgeom/io/capture_set.hpp"
@@ -153,9 +152,8 @@ class untrained_capture : public test::capture_test {
  protected:
   untrained_capture() {
     options.model.path = folder / "model";
-    fs::create_directory(options.model.path);
-    fs::copy(test::bundled / "stage1-step-1000" / "config.json", options.model.path);
-    fs::copy(test::bundled / "tokenizer.json", options.model.path);
+    test::copy_model(options.model.path);
+    fs::remove(options.model.path / "model.safetensors");
     test::write_books(folder / "books.jsonl", 2);
     options.inputs.jsonl = folder / "books.jsonl";
     options.selection.max_length = 256;
@@ -186,10 +184,8 @@ TEST_F(untrained_capture, is_never_read_as_one_with_another_seeds) {
   options.model.untrained = 12;
   options.run.out = folder / "again";
   run();
-  EXPECT_THAT(test::message_of([&] {
-                capture_set::open({folder / "out", folder / "again"});
-              }),
-              HasSubstr("seed of untrained weights"));
+  const std::vector<fs::path> both{folder / "out", folder / "again"};
+  EXPECT_QKGEOM_ERROR("seed of untrained weights", capture_set::open(both));
 }
 
 }  // namespace

@@ -60,10 +60,8 @@ class mpi_group : public test::capture_program {
   /// ranks for ten seconds.
   int end_of(pid_t job, const std::string& out) const {
     using clock = std::chrono::steady_clock;
-    siginfo_t ended{};
     auto seen = clock::now();
-    for (int i = 1;
-         ::waitid(P_PID, static_cast<id_t>(job), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == 0; ++i) {
+    for (int i = 1; runs(job); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
       if (i % 200 == 0 && !ranks_of(out).empty()) seen = clock::now();
       if (clock::now() - seen > std::chrono::seconds(10)) ::kill(job, SIGKILL);
@@ -155,10 +153,7 @@ TEST_F(mpi_group, a_rank_that_fails_or_is_killed_ends_all_and_another_number_of_
     fs::create_directories(folder / "cut");
     const auto before = shards();
     const pid_t job = start_together(2, "cut", true);
-    siginfo_t ended{};
-    while (shards() <= before && ::waitid(P_PID, static_cast<id_t>(job), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-           ended.si_pid == 0)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    while (shards() <= before && runs(job)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const auto ranks = ranks_of("cut");
     if (!ranks.empty()) ::kill(ranks.back(), SIGKILL);
     killed = end_of(job, "cut") != 0 && !fs::exists(folder / "cut" / "manifest.json");

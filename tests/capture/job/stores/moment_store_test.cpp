@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Moments of every token, written during the forward pass: against the rows themselves, merged, interrupted, damaged.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <filesystem>
 #include <numeric>
@@ -153,8 +152,7 @@ TEST_F(moments_of_tokens, of_an_interrupted_capture_end_with_the_same_bits) {
     calls_left = -1;
     options.run.resume = true;
     fs::rename(folder / "cut" / "shard-00002.safetensors", folder / "aside");
-    EXPECT_THAT(test::message_of([&] { run("cut", many); }),
-                HasSubstr("shard-00002.safetensors: the shard is missing"));
+    EXPECT_QKGEOM_ERROR("shard-00002.safetensors: the shard is missing", run("cut", many));
     fs::rename(folder / "aside", folder / "cut" / "shard-00002.safetensors");
     resumed("after " + std::to_string(calls) + " calls");
   }
@@ -162,7 +160,7 @@ TEST_F(moments_of_tokens, of_an_interrupted_capture_end_with_the_same_bits) {
   fs::create_directory(folder / "cut");
   const fs::path so_far = folder / "cut" / "moments-00.safetensors.upto-0";
   fs::create_symlink("/dev/full", so_far);
-  EXPECT_THAT(test::message_of([&] { run("cut", many); }), HasSubstr("No space left on device"));
+  EXPECT_QKGEOM_ERROR("No space left on device", run("cut", many));
   fs::remove(so_far);
   resumed("after a full disk");
 }
