@@ -69,7 +69,7 @@ void set_blas_environment(char** argv) {
     return std::string_view(text ? text : "");
   };
   constexpr const char* threads = "OPENBLAS_NUM_THREADS";
-  bool changed = value(threads) != "1" && ::setenv(threads, "1", 1) == 0;
+  bool changed = value(threads).empty() && ::setenv(threads, "1", 1) == 0;
 #if defined(__x86_64__)
   constexpr const char* kernels = "OPENBLAS_CORETYPE";
   const std::string_view chosen = openblas_get_corename();

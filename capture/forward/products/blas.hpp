@@ -19,9 +19,9 @@ void add_product_of_transposed(index_t rows, index_t columns, index_t in, const 
 /// first product then throws `error` if there is no room for OpenBLAS' buffers, for which OpenBLAS would wait forever.
 void prepare_blas(int threads);
 
-/// Sets variables that OpenBLAS reads only while it is loaded, and restarts the program if one changes:
-/// OPENBLAS_NUM_THREADS=1, since each of OpenBLAS' threads would take a buffer and, where memory is short, wait for it
-/// forever, at the program's end too; and OPENBLAS_CORETYPE, unless it is set, where OpenBLAS 0.3.21 runs its AVX2
+/// Sets variables that OpenBLAS reads only while it is loaded, unless the user has set them, and restarts the program
+/// if one changes: OPENBLAS_NUM_THREADS=1, since each of OpenBLAS' threads would take a buffer and, where memory is
+/// short, wait for it forever, at the program's end too; and OPENBLAS_CORETYPE where OpenBLAS 0.3.21 runs its AVX2
 /// kernels on a newer CPU with AVX-512. Call it first in `main`.
 void set_blas_environment(char** argv);
 

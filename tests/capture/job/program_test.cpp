@@ -159,5 +159,13 @@ TEST_F(capture_program, an_unfinished_capture_is_continued_only_with_resume_and_
   EXPECT_THAT(refused(capture_to("o", true)), HasSubstr("other documents"));
 }
 
+TEST_F(capture_program, leaves_the_users_number_of_threads_to_openblas) {
+  write_documents(40);
+  const pid_t pid = start(capture_to("o"), {.variables = {"OPENBLAS_NUM_THREADS=3"}});
+  wait_for("o/shard-00000.safetensors", pid);
+  EXPECT_THAT(test::get("/proc/" + std::to_string(pid) + "/environ"), HasSubstr("OPENBLAS_NUM_THREADS=3"));
+  end(pid);
+}
+
 }  // namespace
 }  // namespace qkgeom
