@@ -39,7 +39,7 @@ if(QKGEOM_KERNEL_SETS)
 endif()
 
 # qkgeom::io and qkgeom::report: the rooms that are no mathematics, a header and a .cpp beside it. Only they need
-# nlohmann-json and xtensor. They are compiled as any user of the headers is, so that who links them may still have the
+# nlohmann-json. They are compiled as any user of the headers is, so that who links them may still have the
 # mathematics for his own CPU; what they take of it stands in them as inline functions.
 if(QKGEOM_BUILD_TESTS OR QKGEOM_BUILD_EXAMPLES OR QKGEOM_BUILD_CAPTURE)
   set(_qkgeom_io_required REQUIRED)
@@ -47,14 +47,13 @@ else()
   set(_qkgeom_io_required QUIET)
 endif()
 find_package(nlohmann_json 3.11 ${_qkgeom_io_required})
-find_package(xtensor 0.24 ${_qkgeom_io_required})
 set(_qkgeom_archives compiled)
-if(nlohmann_json_FOUND AND xtensor_FOUND)
+if(nlohmann_json_FOUND)
   foreach(_room IN ITEMS io report)
     file(GLOB _sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/qkgeom/${_room}/*.cpp")
     add_library(qkgeom_${_room} STATIC ${_sources})
   endforeach()
-  target_link_libraries(qkgeom_io PUBLIC qkgeom nlohmann_json::nlohmann_json xtensor)
+  target_link_libraries(qkgeom_io PUBLIC qkgeom nlohmann_json::nlohmann_json)
   target_link_libraries(qkgeom_report PUBLIC qkgeom_io)
   list(APPEND _qkgeom_archives io report)
 endif()

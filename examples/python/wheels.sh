@@ -38,7 +38,7 @@ tar xzf "$out"/qkgeom-*.tar.gz -C "$scratch/source" --strip-components=1
 # licences FOLDER WHEEL_FOLDER: the licences of the libraries that the wheel brings along and of the headers that are
 # compiled into it, as Debian's packages state them.
 licences() {
-  local to=$1 file package sources=(/usr/include/{eigen3/Eigen/Core,boost/version.hpp,nlohmann/json.hpp,xtensor/xtensor.hpp,xtl/xtl_config.hpp,CLI/CLI.hpp})
+  local to=$1 file package sources=(/usr/include/{eigen3/Eigen/Core,boost/version.hpp,nlohmann/json.hpp,CLI/CLI.hpp})
   for file in "$2"/qkgeom.libs/*; do   # libicuuc-0123abcd.so.72.1 was libicuuc.so.72.1
     sources+=("*/$(basename "$file" | sed -E 's/-[0-9a-f]{8}\././')")
   done

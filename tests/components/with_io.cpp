@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Writes a matrix as NumPy has it.
-#include <filesystem>
-
-#include "qkgeom/io/npy.hpp"
+// Writes a table.
+#include "qkgeom/io/csv.hpp"
 
 int main() {
-  const xt::xarray<double> x{{1, 2}, {3, 4}};
-  qkgeom::save_npy("matrix.npy", x);
-  return std::filesystem::file_size("matrix.npy") > 4 * sizeof(double) ? 0 : 1;
+  qkgeom::csv_writer csv("table.csv", {"x"});
+  csv.row(0.5);
+  csv.commit();
+  return qkgeom::read_csv("table.csv").numbers("x").front() > 0 ? 0 : 1;
 }

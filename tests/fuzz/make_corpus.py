@@ -88,11 +88,6 @@ TOKENIZERS = [
               post_processor={"type": "Sequence", "processors": [{"type": "ByteLevel"}]})]
 
 
-def npy(version, header, data):
-    text = header.encode()
-    return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(text)) + text + data
-
-
 def gguf(kind="gpt2", architecture="llama", more={}, layer=[("attn_q.weight", [32, 32], 2, 576)]):
     """A model of one layer with some tensors, a tokenizer of four tokens, and a value of every kind."""
     def text(s):
@@ -171,8 +166,6 @@ CORPUS = {
     "json_lines": [b'{"text":"In the beginning","id":"Genesis","labels":{"a":1},"language":"en"}\n\n'
                    b'{"text":"\\ud83d\\ude00 \\ud800 \xc3\xa4","id":7}\r\n{"id":"x","text":"","language":null}'],
     "csv": [b'layer,name,value\n1,"a,""b""",0.5\r\n2,"c\nd",\n3,e,1e-3\n', b"\xef\xbb\xbfa,b\n1,nan\n-inf,0x1\n"],
-    "npy": [npy(1, "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3), }\n", bytes(48)),
-            npy(2, "{'shape': (3,), 'fortran_order': True, 'descr': '<f8'}", bytes(24))],
     "gguf": [gguf(), gguf("llama"), gguf(**DELTA), gguf(**LATENT)],
     "progress": [dump({"settings": "{}", "inputs": "00", "done": json.dumps(MANIFEST)}),
                  dump({"settings": "{}", "inputs": "00"})],
