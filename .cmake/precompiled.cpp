@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: MIT
 // The heavy bodies of the library, compiled once for the programs and tests of this project (see core/config.hpp).
-#include "qkgeom/core/detail/head.hpp"
-#include "qkgeom/core/detail/instruction_set.hpp"
 #include "qkgeom/core/detail/thread_pool.hpp"
-#include "qkgeom/core/detail/utf8.hpp"
+#include "qkgeom/core/instruction_set.hpp"
 #include "qkgeom/geometry/detail/complement_of.hpp"
-#include "qkgeom/geometry/detail/planar_rotation_of.hpp"
 #include "qkgeom/linalg/detail/needles.hpp"
-#include "qkgeom/model/detail/query_model_of.hpp"
 #include "qkgeom/planted/detail/planted_head.hpp"
-#include "qkgeom/plasticity/detail/merge.hpp"
 #include "qkgeom/plasticity/detail/profile_of.hpp"
-#include "qkgeom/plasticity/detail/summary.hpp"
 #include "qkgeom/rotary/detail/grip.hpp"
 #include "qkgeom/stats/detail/interval.hpp"
 

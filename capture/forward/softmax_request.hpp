@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "qkgeom/core/attention_bins.hpp"
+#include "qkgeom/core/buckets.hpp"
 #include "qkgeom/core/config.hpp"
 
 namespace qkgeom {

@@ -9,7 +9,7 @@
 
 #include "examples/common/command_line.hpp"
 #include "qkgeom/core/config.hpp"
-#include "qkgeom/geometry/head_class.hpp"
+#include "qkgeom/geometry/pca.hpp"
 
 namespace qkgeom {
 struct wanted_embedding;

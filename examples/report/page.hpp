@@ -10,7 +10,7 @@
 #include "examples/common/outputs.hpp"
 #include "examples/common/softmax.hpp"
 #include "examples/common/table.hpp"
-#include "qkgeom/geometry/head_class.hpp"
+#include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/report/head_report.hpp"
 #include "qkgeom/stats/interval.hpp"
 

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/geometry/head_class.hpp"
 #include "qkgeom/planted/planted_head.hpp"
 #include "tests/common/refusal.hpp"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "qkgeom/core/attention_bins.hpp"
+#include "qkgeom/core/buckets.hpp"
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/io/capture_writer.hpp"
 

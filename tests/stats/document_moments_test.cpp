@@ -28,10 +28,17 @@ std::vector<double> brute_force(const planted_rows<double>& rows, index_t d, con
   return sum;
 }
 
+/// Divides the documents of both sides.
+document_blocks divided(const planted_rows<double>& rows, index_t most) {
+  auto ids = rows.q_document;
+  ids.insert(ids.end(), rows.k_document.begin(), rows.k_document.end());
+  return blocks_of(std::move(ids), most);
+}
+
 void expect_exact(const planted_rows<double>& rows, index_t d, index_t most) {
   cpu_context ctx{{.threads = 2}};
   const auto layer = as_layer(rows.view());
-  const auto blocks = blocks_of(ctx, layer, most);
+  const auto blocks = divided(rows, most);
   const auto found = moments_by_block(ctx, "k", layer.k, layer.k_position, layer.k_document, blocks);
   ASSERT_EQ(found.size(), 1u);
   ASSERT_EQ(static_cast<index_t>(found[0].size()), blocks.count);
@@ -87,13 +94,12 @@ TEST(document_moments, ids_are_any_numbers) {
   auto rows = documents(4);
   for (auto* ids : {&rows.q_document, &rows.k_document})
     for (auto& id : *ids) id = 1000 - 17 * id;
-  cpu_context ctx{{.threads = 1}};
-  const auto blocks = blocks_of(ctx, as_layer(rows.view()), 3);
+  const auto blocks = divided(rows, 3);
   EXPECT_EQ(blocks.document, (std::vector<std::int32_t>{949, 966, 983, 1000}));
   EXPECT_EQ(blocks.count, 3);
   EXPECT_EQ(blocks(1000), 0);
   expect_exact(rows, 3, 3);
-  EXPECT_THROW(blocks_of(ctx, as_layer(rows.view()), 0), error);
+  EXPECT_THROW(divided(rows, 0), error);
 }
 
 }  // namespace

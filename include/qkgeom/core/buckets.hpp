@@ -2,8 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <concepts>
+#include <utility>
 #include <vector>
 
 #include "qkgeom/core/config.hpp"
@@ -89,5 +91,18 @@ struct edge_buckets {
 
   bucket_edges edges(index_t) const { return bucket_edges(values); }
 };
+
+/// Attention mass is summed over the first 1, 4 and 64 tokens of a document.
+inline constexpr std::array<index_t, 3> first_tokens{1, 4, 64};
+
+/// Returns the edges, in tokens, of the bins of query-to-key distance over a context of `length` tokens: 0, 1, 2, 4, 8,
+/// ..., up to the first that is at least `length`.
+inline bucket_edges distance_edges(index_t length) {
+  std::vector<index_t> edges{0, 1};
+  while (edges.back() < length) edges.push_back(2 * edges.back());
+  return bucket_edges(std::move(edges));
+}
+/// Returns the number of bins of `distance_edges`.
+inline index_t distance_bins(index_t length) { return distance_edges(length).count(); }
 
 }  // namespace qkgeom

@@ -3,7 +3,6 @@
 
 #include <sstream>
 #include <stdexcept>
-#include <string>
 
 namespace qkgeom {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "qkgeom/core/attention_bins.hpp"
+#include "qkgeom/core/buckets.hpp"
 #include "qkgeom/io/capture_set.hpp"
 
 namespace qkgeom {

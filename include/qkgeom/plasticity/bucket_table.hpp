@@ -16,8 +16,7 @@ struct plasticity_bucket_table {
   std::string_view covariance;
   std::uint64_t model = 0;  ///< fingerprint of the query model
   bucket_edges query_buckets, key_buckets;
-  std::vector<std::int32_t> documents;  ///< ids of the documents of the cells' sums, if these are kept
-  std::vector<profile_bucket> cells;    ///< (query buckets, key buckets) with the query bucket's start, end, queries
+  std::vector<profile_bucket> cells;  ///< (query buckets, key buckets) with the query bucket's start, end, queries
 
   const profile_bucket& cell(index_t query_bucket, index_t key_bucket) const {
     return cells[query_bucket * key_buckets.count() + key_bucket];
@@ -27,7 +26,6 @@ struct plasticity_bucket_table {
 struct bucket_table_options {
   std::vector<index_t> key_edges{};           ///< ascending edges of key buckets, tokens; empty: the query buckets
   std::optional<pair_precision> precision{};  ///< as in profile_options
-  bool keep_documents = false;                ///< keep sums by document, for merges
 };
 
 /// Computes the bucket table of each head of a layer by the kernels and pair sets of `plasticity_profile`; a weight's
@@ -55,23 +53,15 @@ plasticity_bucket_table bucket_table(Context& ctx, const query_model& model, con
 
 namespace detail {
 
-/// Returns the cell of query bucket b and the key groups `members`; keeps the sums of all `documents` (0: no sums).
-inline profile_bucket table_cell(const query_model& model, index_t b, const bucketed_keys& keys,
-                                 const std::vector<index_t>& members, const pair_sums& sums, bool documents_weigh_same,
-                                 std::size_t documents) {
+/// Returns the cell of query bucket b and the key groups `members`, without its sums by document.
+inline profile_bucket table_cell(const query_model& model, index_t b, const std::vector<index_t>& members,
+                                 const pair_sums& sums, bool documents_weigh_same) {
   profile_bucket cell;
   cell.start = model.buckets.start(b);
   cell.end = model.buckets.end(b);
   cell.queries = model.bucket[b].queries;
   fill_bucket(cell, sums, b, members, documents_weigh_same);
-  std::vector<double> sum(documents), weight(documents);
-  for (std::size_t i = 0; documents > 0 && i < members.size(); ++i) {
-    const std::size_t document = keys.source[members[i]];
-    sum[document] = cell.document_sum[i];
-    weight[document] = cell.document_weight[i];
-  }
-  cell.document_sum = std::move(sum);
-  cell.document_weight = std::move(weight);
+  cell.document_sum = cell.document_weight = {};
   return cell;
 }
 
@@ -85,21 +75,17 @@ std::vector<plasticity_bucket_table> bucket_table(Context& ctx, const std::vecto
   const auto problems = pair_problems("bucket_table", models, layer.view());
   if (models.empty()) return {};
   const auto edges = options.key_edges.empty() ? models[0].buckets : bucket_edges(options.key_edges);
-  const auto& whole = layer.keys(ctx, set.across_documents);
-  const auto keys = split_by_bucket(whole, edges);
+  const auto keys = split_by_bucket(layer.keys(ctx, set.across_documents), edges);
   const auto sums =
       detail::sums_over(ctx, layer.view(), keys.groups, problems, detail::request_of(set, options.precision), set);
   std::vector<std::vector<index_t>> members;
   for (index_t c = 0; c < edges.count(); ++c) members.push_back(keys.members(c));
   std::vector<plasticity_bucket_table> tables;
   for (std::size_t h = 0; h < models.size(); ++h) {
-    plasticity_bucket_table table{
-        name_of(models[h].covariance), fingerprint(models[h]), models[h].buckets, edges, {}, {}};
-    if (options.keep_documents) table.documents = whole.document;
+    plasticity_bucket_table table{name_of(models[h].covariance), fingerprint(models[h]), models[h].buckets, edges, {}};
     for (index_t b = 0; b < table.query_buckets.count(); ++b)
       for (const auto& groups : members)
-        table.cells.push_back(detail::table_cell(models[h], b, keys, groups, sums[h], set.documents_weigh_same,
-                                                 options.keep_documents ? whole.document.size() : 0));
+        table.cells.push_back(detail::table_cell(models[h], b, groups, sums[h], set.documents_weigh_same));
     tables.push_back(std::move(table));
   }
   return tables;

@@ -21,13 +21,6 @@ struct empirical_options {
   std::optional<pair_precision> precision{};         ///< arithmetic of scores; default: `usual_precision`
 };
 
-/// The members of `empirical_options` that apply to gathered queries.
-struct empirical_key_options {
-  query_position position = query_position::middle;
-  bool across_documents = false;
-  std::optional<pair_precision> precision{};
-};
-
 /// Computes the plasticity of the observed queries of a layer, without a query model (4.7, 4.8; docs/mathematics.md,
 /// Pairwise plasticity), on the query buckets that `buckets` defines over [0, context_length) tokens. p is the share of
 /// a bucket's n queries that score key i above key j, ties counting one half; the profile is the mean of the plug-in
@@ -39,8 +32,7 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const lay
   check_shapes(layer);
   observed_queries<T> queries(buckets.edges(context_length), options.max_queries, options.seed);
   queries.add(layer);
-  return empirical_profile(ctx, queries.take(), layer, queries.edges(),
-                           {options.position, options.across_documents, options.precision});
+  return empirical_profile(ctx, queries.take(), layer, queries.edges(), options);
 }
 
 /// Does the same on the context's device, where the queries stay.
@@ -66,12 +58,12 @@ plasticity_profile_result empirical_profile(Context& ctx, const head_view<T, S>&
 }
 
 /// Computes the plasticity of queries gathered from this layer or from all shards of it, against the keys of `layer`.
-/// Throws if queries, layer and edges do not fit each other.
+/// `max_queries` and `seed` do not matter. Throws if queries, layer and edges do not fit each other.
 template <context Context, class T>
 std::vector<plasticity_profile_result> empirical_profile(Context& ctx,
                                                          const typename observed_queries<T>::rows& queries,
                                                          const layer_view<T>& layer, const bucket_edges& edges,
-                                                         const empirical_key_options& options = {}) {
+                                                         const empirical_options& options = {}) {
   prepared_layer once(layer);
   return empirical_profile<Context, T>(ctx, queries, once, edges, options);
 }
@@ -81,7 +73,7 @@ template <context Context, class T>
 std::vector<plasticity_profile_result> empirical_profile(Context& ctx,
                                                          const typename observed_queries<T>::rows& queries,
                                                          prepared_layer<T>& layer, const bucket_edges& edges,
-                                                         const empirical_key_options& options = {});
+                                                         const empirical_options& options = {});
 
 /// Multiplies the plug-in profile by n / (n - 1), n the queries used per bucket.
 inline plasticity_profile_result unbiased(plasticity_profile_result profile) {
@@ -109,7 +101,7 @@ struct chosen_queries {
 template <context Context, class T, memory_space S>
 std::vector<plasticity_profile_result> empirical_profile(Context& ctx, const chosen_queries<T, S>& queries,
                                                          prepared_layer<T, S>& prepared, const bucket_edges& edges,
-                                                         const empirical_key_options& options) {
+                                                         const empirical_options& options) {
   const auto& [q, query_rows, count, mean_position] = queries;
   const auto& layer = prepared.view();
   require(static_cast<index_t>(query_rows.size()) == edges.count(), "empirical_profile: queries of ", query_rows.size(),
@@ -141,7 +133,7 @@ template <context Context, class T>
 std::vector<plasticity_profile_result> empirical_profile(Context& ctx,
                                                          const typename observed_queries<T>::rows& queries,
                                                          prepared_layer<T>& layer, const bucket_edges& edges,
-                                                         const empirical_key_options& options) {
+                                                         const empirical_options& options) {
   return detail::empirical_profile<Context, T, memory_space::host>(
       ctx, {queries.q, queries.bucket, queries.count, queries.mean_position}, layer, edges, options);
 }
@@ -157,8 +149,7 @@ std::vector<plasticity_profile_result> empirical_profile(Context& ctx, prepared_
   for (auto& bucket : rows)
     for (index_t& i : bucket) i = kept.row[i];
   return detail::empirical_profile<Context, T, memory_space::device>(
-      ctx, {layer.view().q, rows, kept.count, kept.mean_position}, layer, queries.edges(),
-      {options.position, options.across_documents, options.precision});
+      ctx, {layer.view().q, rows, kept.count, kept.mean_position}, layer, queries.edges(), options);
 }
 
 }  // namespace qkgeom

@@ -53,8 +53,7 @@ keys_by_document order_keys_by_document(Context& ctx, const layer_view<T, S>& la
 /// Keys in groups by document and key bucket.
 struct bucketed_keys {
   keys_by_document groups;
-  std::vector<index_t> bucket;      ///< (groups) key bucket
-  std::vector<std::size_t> source;  ///< (groups) index of the original group
+  std::vector<index_t> bucket;  ///< (groups) key bucket
 
   /// Returns the indices of the groups of bucket b.
   std::vector<index_t> members(index_t b) const {
@@ -75,7 +74,6 @@ inline bucketed_keys split_by_bucket(const keys_by_document& whole, const bucket
       if (bucket < 0) continue;
       if (bucket != last) {
         out.bucket.push_back(last = bucket);
-        out.source.push_back(g);
         out.groups.offset.push_back(out.groups.row.size());
         out.groups.document.push_back(whole.document[g]);
       }

@@ -3,7 +3,6 @@
 
 #include <concepts>
 #include <type_traits>
-#include <utility>
 
 #include "qkgeom/context/pair_problem.hpp"
 #include "qkgeom/core/error.hpp"

@@ -13,8 +13,8 @@
 #include "qkgeom/context/context.hpp"
 #include "qkgeom/core/head.hpp"
 #include "qkgeom/model/query_model.hpp"
-#include "qkgeom/plasticity/pair_sets.hpp"
 #include "qkgeom/plasticity/keys_by_document.hpp"
+#include "qkgeom/plasticity/pair_sets.hpp"
 #include "qkgeom/stats/jackknife.hpp"
 
 namespace qkgeom {
@@ -114,13 +114,11 @@ QKGEOM_INLINE std::vector<pair_problem> pair_problems(const char* function, cons
 /// the same pairs and its jackknife error over documents. Throws if it was made without `profile_options::terms`.
 QKGEOM_INLINE plasticity_profile_result term_profile(const plasticity_profile_result& profile, pair_term term);
 
-/// Returns the mean plasticity of a heatmap's cell with its error over documents, by the cell's indices. Throws if the
-/// heatmap lacks the cell or was made without `profile_options::terms`.
-QKGEOM_INLINE estimate cell_mean(const plasticity_heatmap& map, index_t key_distance, index_t query_distance);
-
-/// Returns the mean of a term in a heatmap's cell in the same way.
+/// Returns the mean plasticity, or the mean of `term`, of a heatmap's cell by its indices. With sums S_g, W_g of
+/// document g of G and the mean S / W, its error is the infinitesimal jackknife's, (G / (G - 1) sum (S_g - S W_g /
+/// W)^2)^(1/2) / W. Throws if the heatmap lacks the cell or was made without `profile_options::terms`.
 QKGEOM_INLINE estimate cell_mean(const plasticity_heatmap& map, index_t key_distance, index_t query_distance,
-                                 pair_term term);
+                                 std::optional<pair_term> term = {});
 
 /// Merges profiles `a` and `b` of one head under one query model, over keys of different documents or of different
 /// shards of a block of documents. Throws if models, pair sets, buckets or heatmap cells differ.
@@ -208,6 +206,5 @@ std::vector<plasticity_profile_result> plasticity_profile(Context& ctx, const st
 }  // namespace qkgeom
 
 #if !defined(QKGEOM_PRECOMPILED)
-#include "qkgeom/plasticity/detail/merge.hpp"
 #include "qkgeom/plasticity/detail/profile_of.hpp"
 #endif

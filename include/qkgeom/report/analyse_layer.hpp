@@ -24,7 +24,29 @@ struct known_moments {
 
 /// Merges the moments of a layer's blocks, as `set_moments::read` returns them. `each_block` keeps the blocks apart
 /// too, for the errors of PCA and rotation.
-known_moments known_moments_of(std::vector<token_moments> blocks, bool each_block);
+inline known_moments known_moments_of(std::vector<token_moments> blocks, bool each_block) {
+  if (!each_block) {
+    for (std::size_t b = 1; b < blocks.size(); ++b) merge(blocks.at(0), blocks[b]);
+    blocks.resize(1);
+  }
+  known_moments known{blocks.at(0).moments, {}};
+  for (std::size_t b = 1; b < blocks.size(); ++b) known.moments = merge(std::move(known.moments), blocks[b].moments);
+  auto& by_block = known.by_block;
+  by_block.blocks.count = static_cast<index_t>(blocks.size());
+  by_block.blocks.as_stored = each_block;
+  by_block.k.resize(known.moments.k.size());
+  if (each_block) by_block.q.resize(known.moments.q.size());
+  for (auto& block : blocks) {
+    for (std::size_t h = 0; h < by_block.k.size(); ++h)
+      by_block.k[h].push_back({std::move(block.moments.k[h].total), std::move(block.k_differences[h]), block.k_pairs});
+    for (std::size_t h = 0; h < by_block.q.size(); ++h) {
+      auto& total = block.moments.q[h].total;
+      std::vector<double> none(total.xx.size());
+      by_block.q[h].push_back({std::move(total), std::move(none), 0});
+    }
+  }
+  return known;
+}
 
 /// Facts about a layer that `analyse_layer` needs besides its rows.
 struct layer_request {
@@ -105,12 +127,6 @@ struct chosen_pairs {
   pair_sample sample() const { return draw; }
 };
 
-/// Pair set `prefix_uniform` with the draw of the options, which every context refuses: drawn pairs count the same.
-struct chosen_prefixes : prefix_uniform {
-  pair_sample draw{};
-  pair_sample sample() const { return draw; }
-};
-
 template <context Context, class T, memory_space S, pair_set Pairs>
 std::vector<std::vector<plasticity_profile_result>> profiles_over(Context& ctx, prepared_layer<T, S>& rows,
                                                                   const std::vector<std::vector<query_model>>& models,
@@ -133,7 +149,7 @@ std::vector<std::vector<plasticity_profile_result>> profiles_of_shard(
     std::uint32_t shard, const analysis_options& options) {
   const pair_sample draw{options.sampled_pairs, options.seed, static_cast<std::uint32_t>(layer) + (shard << 16)};
   if (options.weighting == pair_weighting::prefix_uniform)
-    return profiles_over(ctx, rows, models, chosen_prefixes{{options.across_documents}, draw}, options);
+    return profiles_over(ctx, rows, models, prefix_uniform{options.across_documents}, options);
   const bool documents_weigh_same = options.weighting == pair_weighting::documents;
   return profiles_over(ctx, rows, models, chosen_pairs{options.across_documents, draw, documents_weigh_same}, options);
 }
@@ -203,15 +219,14 @@ template <context Context, class T, memory_space S>
 std::vector<plasticity_profile_result> observed_profiles(Context& ctx, const layer_statistics<T>& s,
                                                          prepared_layer<T, S>& shard, const bucket_edges& edges,
                                                          const analysis_options& options) {
-  if constexpr (S == memory_space::host)
-    return empirical_profile(ctx, s.observed, shard, edges,
-                             {options.position, options.across_documents, options.precision});
-  else
-    return empirical_profile(ctx, shard, edge_buckets{edges.edges()}, edges.edges().back(),
-                             {.seed = options.seed,
+  const empirical_options how{.seed = options.seed,
                               .position = options.position,
                               .across_documents = options.across_documents,
-                              .precision = options.precision});
+                              .precision = options.precision};
+  if constexpr (S == memory_space::host)
+    return empirical_profile(ctx, s.observed, shard, edges, how);
+  else
+    return empirical_profile(ctx, shard, edge_buckets{edges.edges()}, edges.edges().back(), how);
 }
 
 /// Adds profiles under every query model, and of the observed queries, over the keys of all shards. Each shard draws

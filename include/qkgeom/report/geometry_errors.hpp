@@ -52,12 +52,6 @@ template <context Context>
 std::vector<geometry_replicates> geometry_without_blocks(Context& ctx, const layer_blocks& by_block,
                                                          const layer_moments& moments, const pca_options& pca_choice,
                                                          const rotation_options& rotation_choice,
-                                                         std::vector<rotation_result>& planes);
-
-template <context Context>
-std::vector<geometry_replicates> geometry_without_blocks(Context& ctx, const layer_blocks& by_block,
-                                                         const layer_moments& moments, const pca_options& pca_choice,
-                                                         const rotation_options& rotation_choice,
                                                          std::vector<rotation_result>& planes) {
   const auto& blocks = by_block.blocks;
   const auto &queries = by_block.q, &keys = by_block.k;

@@ -37,7 +37,7 @@ struct analysis_options {
   /// Arithmetic of pairs; by default f64 for f64 keys and in layers where f32 loses digits (docs/numerics.md), else
   /// f32. Drawn pairs are f64.
   std::optional<pair_precision> precision{};
-  bool no_drift = false;                      ///< query models without the drift term beta_pos tau
+  bool no_drift = false;  ///< query models without the drift term beta_pos tau
   pca_options pca{};
   rotation_options rotation{};   ///< with the capture's context if its context_length is 0
   bool components = false;       ///< terms of the headline profile too, by a slower kernel

@@ -44,14 +44,6 @@ void add_documents(Context& ctx, const layer_view<T, S>& layer, std::vector<std:
   }
 }
 
-/// Divides the documents of a layer's queries and keys into at most `max_blocks` blocks.
-template <context Context, class T, memory_space S>
-document_blocks blocks_of(Context& ctx, const layer_view<T, S>& layer, index_t max_blocks) {
-  std::vector<std::int32_t> ids;
-  add_documents(ctx, layer, ids);
-  return blocks_of(std::move(ids), max_blocks);
-}
-
 /// Moments of one head's queries or keys in one block of documents, and of the differences between rows of a document.
 struct block_moments {
   row_moments rows;                 ///< with the full scatter

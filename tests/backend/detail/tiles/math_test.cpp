@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "qkgeom/backend/detail/tiles/heat.hpp"
 #include "qkgeom/backend/detail/tiles/math.hpp"
+#include "qkgeom/backend/detail/tiles/sums.hpp"
 #include "qkgeom/core/random.hpp"
 
 namespace {

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "qkgeom/backend/detail/launch/launch.hpp"
-#include "qkgeom/backend/detail/tiles/heat.hpp"
 #include "qkgeom/backend/detail/tiles/weights.hpp"
 
 /// Units and results of the heatmaps of tile programs.

@@ -6,7 +6,6 @@
 #include <type_traits>
 
 #include "qkgeom/backend/detail/tiles/gram.hpp"
-#include "qkgeom/backend/detail/tiles/heat.hpp"
 #include "qkgeom/backend/detail/tiles/weights.hpp"
 
 namespace qkgeom::tile {
