@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Captures that disagree with the format or with their manifest: each is refused with a sentence that names the place.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <functional>
 
@@ -33,6 +32,7 @@ struct spoilt {
   tensor_to_write& at(const std::string& name) {
     return *std::find_if(tensors.begin(), tensors.end(), [&](const auto& t) { return t.name == name; });
   }
+  void reshape(const std::string& name, auto... sizes) { at(name).shape = {sizes...}; }
   void drop(const std::string& name) {
     std::erase_if(tensors, [&](const auto& t) { return t.name == name; });
   }
@@ -65,18 +65,10 @@ struct spoilt_sample {
 
 TEST_F(CaptureRefusal, ShapesDtypesAndRows) {
   for (const auto& [spoil, words] : std::vector<spoilt_sample>{
-           {[](auto& s) {
-              s.at("layer.0.q").shape = {15, 3, 2};
-            },
+           {[](auto& s) { s.reshape("layer.0.q", 15, 3, 2); },
             "layer.0.q must have shape (rows, 2, 3) after the manifest, not (15, 3, 2)"},
-           {[](auto& s) {
-              s.at("layer.0.q").shape = {15, 6};
-            },
-            "not (15, 6)"},
-           {[](auto& s) {
-              s.at("layer.0.q").shape = {30, 1, 3};
-            },
-            "not (30, 1, 3)"},
+           {[](auto& s) { s.reshape("layer.0.q", 15, 6); }, "not (15, 6)"},
+           {[](auto& s) { s.reshape("layer.0.q", 30, 1, 3); }, "not (30, 1, 3)"},
            {[](auto& s) { s.at("layer.0.q").dtype = "I32"; },
             "layer.0.q must have dtype BF16, F16, F32 or F64, not I32"},
            {[](auto& s) {
@@ -86,19 +78,14 @@ TEST_F(CaptureRefusal, ShapesDtypesAndRows) {
             "layer.0.k must have the dtype of layer.0.q, F32, not BF16"},
            {[](auto& s) { s.at("layer.0.q.position").dtype = "F32"; },
             "layer.0.q.position must have dtype I32 or I64, not F32"},
-           {[](auto& s) {
-              s.at("layer.0.k.example").shape = {15, 1};
-            },
+           {[](auto& s) { s.reshape("layer.0.k.example", 15, 1); },
             "layer.0.k.example must have shape (15,), one entry for each row of layer.0.k, not (15, 1)"},
            {[](auto& s) {
               auto& t = s.at("layer.0.k.position");
               t.shape = {14}, t.data = t.data.first(14 * 4);
             },
             "layer.0.k.position must have shape (15,)"},
-           {[](auto& s) {
-              s.at("layer.0.q.token").shape = {1, 15};
-            },
-            "layer.0.q.token"},
+           {[](auto& s) { s.reshape("layer.0.q.token", 1, 15); }, "layer.0.q.token"},
            {[](auto& s) { s.rows.q0.position[7] = 32; }, "layer.0.q.position row 7: position 32 is not in [0, 32)"},
            {[](auto& s) { s.rows.k0.position[0] = -1; }, "layer.0.k.position row 0: position -1"},
            {[](auto& s) { s.rows.k0.position[3] = 3; }, "layer.0.k.position row 3: position 3 follows 4 in example 0"},

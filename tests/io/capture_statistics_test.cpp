@@ -4,7 +4,6 @@
 #include "qkgeom/io/capture_statistics.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <functional>
 #include <limits>

@@ -3,11 +3,9 @@
 #include "qkgeom/io/capture_writer.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <limits>
 
-#include "tests/common/data_files.hpp"
 #include "tests/io/sample_capture.hpp"
 #include "tests/io/scratch.hpp"
 
@@ -94,18 +92,6 @@ TEST_F(Capture, ALayerOutlivesItsCapture) {
   EXPECT_EQ(one.view<float>().q.head(0)(1, 2), 12.f);
   EXPECT_EQ(all.view<float>().q.head(0)(14, 2), 442.f);
   EXPECT_QKGEOM_ERROR("layer.0.q holds F32, not BF16", all.view<bf16>());
-}
-
-TEST_F(Capture, ReadsTheGoldenCaptures) {
-  for (const auto* name : {"short-bf16", "long-bf16", "long-f32", "long-f64"}) {
-    const auto c = capture::open(test::golden(name + std::string(".safetensors")));
-    for (const index_t layer : c.layers()) {
-      const auto l = c.read_layer(layer);
-      check_finite(l);
-      EXPECT_GT(l.q.rows, 1000) << name;
-      EXPECT_EQ(l.q.dim, 32);
-    }
-  }
 }
 
 // Without the optional parts, with what the format allows beside them, with I64 rows and misaligned data.

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -107,21 +106,27 @@ TEST(ReadText, ReadsAndRefuses) {
   EXPECT_QKGEOM_ERROR("No such file", read_text(folder / "none", 10));
 }
 
+/// The end of a pipe that gives this text.
+detail::descriptor piped(std::string_view text) {
+  int ends[2] = {-1, -1};
+  EXPECT_EQ(pipe(ends), 0);
+  const detail::descriptor to(ends[1]);
+  EXPECT_EQ(write(to.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  return detail::descriptor(ends[0]);
+}
+
 // A reader that opened a named pipe as a file would wait for a writer for ever.
 TEST(ReadText, RefusesANamedPipeAndReadsAPipeOfTheShell) {
   const test::scratch_folder folder;
   ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
   EXPECT_QKGEOM_ERROR("pipe: it is not a file but a pipe or a device", read_text(folder / "pipe", 10));
   EXPECT_QKGEOM_ERROR("a pipe or a device", mapped_file(folder / "pipe"));
-  int ends[2];
-  ASSERT_EQ(pipe(ends), 0);
-  const detail::descriptor from(ends[0]);
-  detail::descriptor to(ends[1]);
-  const std::string path = "/dev/fd/" + std::to_string(from.get());
-  ASSERT_EQ(write(to.get(), "abc", 3), 3);
-  EXPECT_QKGEOM_ERROR("a pipe or a device", mapped_file{path});
-  to = detail::descriptor();
-  EXPECT_EQ(read_text(path, 3), "abc");
+  const auto first = piped("abc"), second = piped("text");
+  const auto path = [](const detail::descriptor& of) { return "/dev/fd/" + std::to_string(of.get()); };
+  EXPECT_QKGEOM_ERROR("a pipe or a device", mapped_file(path(first)));
+  EXPECT_EQ(read_text(path(first), 3), "abc");
+  const mapped_file file(path(second), true);
+  EXPECT_EQ(std::string_view(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()), "text");
 }
 
 TEST_F(AtomicFile, RefusesANamedPipeInPlaceOfThePartialFile) {
@@ -151,18 +156,6 @@ TEST(Printable, HidesControlsAndCutsBetweenCharacters) {
   EXPECT_EQ(printable("abcd", 3), "abc...");
   EXPECT_EQ(printable("ab\xe2\x82\xac", 4), "ab...");
   EXPECT_EQ(printable("ab\xe2\x82\xac", 5), "ab\xe2\x82\xac");
-}
-
-TEST(MappedFile, KeepsAPipeOfTheShellInMemory) {
-  int ends[2];
-  ASSERT_EQ(::pipe(ends), 0);
-  ASSERT_EQ(::write(ends[1], "text", 4), 4);
-  ::close(ends[1]);
-  const std::string path = "/dev/fd/" + std::to_string(ends[0]);
-  EXPECT_QKGEOM_ERROR("it is not a file but a pipe or a device", mapped_file{path});
-  const mapped_file file(path, true);
-  ::close(ends[0]);
-  EXPECT_EQ(std::string_view(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()), "text");
 }
 
 TEST(MappedFile, MapsAndRefuses) {

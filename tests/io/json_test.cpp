@@ -2,7 +2,6 @@
 #include "qkgeom/io/json.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/io/scratch.hpp"
 

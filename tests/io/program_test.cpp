@@ -3,14 +3,12 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <barrier>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <new>
 #include <thread>
@@ -25,6 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::StartsWith;
+using testing::internal::CaptureStderr;
+using testing::internal::GetCapturedStderr;
 
 /// How a program ended: its status, or -signal, and its standard error.
 struct ending {
@@ -79,20 +79,6 @@ TEST_F(Program, NoticesThatItsOutputIsLost) {
   EXPECT_EQ(run([] {}, "/dev/full").status, 0) << "nothing was printed";
 }
 
-TEST_F(Program, NamesAFileThatIsCutShortWhileItIsMapped) {
-  const auto path = folder / "a file";
-  test::put(path, std::string(3 << 16, 'x'));
-  const auto end = run([&] {
-    const mapped_file file(path);
-    fs::resize_file(path, 10);
-    const volatile std::byte last = file.bytes().back();
-    (void)last;
-  });
-  EXPECT_EQ(end.status, 2);
-  EXPECT_EQ(end.text, "p: " + fs::canonical(path).string() +
-                          ": the file can no longer be read: it was cut short meanwhile, or its disk fails\n");
-}
-
 TEST_F(Program, AFileThatManyThreadsLoseIsNamedOnce) {
   const auto path = folder / "a file";
   const std::string why = ": the file can no longer be read: it was cut short meanwhile, or its disk fails\n";
@@ -144,6 +130,54 @@ TEST(MadeFolder, IsRemovedIfItStaysEmpty) {
   test::put(folder / "file", "");
   EXPECT_QKGEOM_ERROR("cannot make the folder", made_folder(folder / "file"));
   EXPECT_QKGEOM_ERROR("cannot make the folder", made_folder(folder / "file/x"));
+}
+
+TEST(Progress, ShortWorkPrintsNothing) {
+  CaptureStderr();
+  {
+    progress bar("work", 10, "tokens");
+    for (int i = 0; i < 10; ++i) bar.add();
+    bar.done();
+  }
+  EXPECT_EQ(GetCapturedStderr(), "");
+}
+
+TEST(Progress, LongWorkPrintsRateAndTimeLeft) {
+  CaptureStderr();
+  {
+    progress bar("work", 1000, "tokens");
+    bar.add(400);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2100));
+    std::thread other([&] { bar.add(100); });
+    other.join();
+    bar.add(500);
+  }
+  const auto text = GetCapturedStderr();
+  EXPECT_THAT(text, HasSubstr("work [############............] 50 %  500/1000 tokens"));
+  EXPECT_THAT(text, HasSubstr(" left\n"));
+  EXPECT_THAT(text, HasSubstr("100 %  1000/1000 tokens"));
+}
+
+TEST(Progress, Lines) {
+  EXPECT_EQ(progress::line("capture", 250, 1000, "tokens", 10),
+            "capture [######..................] 25 %  250/1000 tokens  25 tokens/s  30 s left");
+  EXPECT_EQ(progress::line("capture", 10, 7210, "heads", 10),
+            "capture [........................] 0 %  10/7210 heads  1.00 heads/s  2 h 00 min left");
+  EXPECT_EQ(progress::line("x", 4, 4, "heads", 62),
+            "x [########################] 100 %  4/4 heads  0.06 heads/s  1 min 02 s");
+  EXPECT_EQ(progress::line("x", 5, 0, "rows", 2), "x 5 rows  2.50 rows/s");
+  EXPECT_EQ(progress::line("x", 0, 3, "rows", 0), "x [........................] 0 %  0/3 rows  0.00 rows/s");
+}
+
+TEST(OneProcess, RefusesSeveralThatALauncherStarted) {
+  for (const std::string name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"}) {
+    ::setenv(name.c_str(), "1", 1);
+    EXPECT_NO_THROW(require_no_other_process()) << name;
+    ::setenv(name.c_str(), "3", 1);
+    EXPECT_QKGEOM_ERROR("a launcher started 3 (" + name + ")", require_no_other_process());
+    ::unsetenv(name.c_str());
+  }
+  EXPECT_NO_THROW(require_no_other_process());
 }
 
 }  // namespace

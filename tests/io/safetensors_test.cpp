@@ -2,7 +2,6 @@
 #include "qkgeom/io/safetensors.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <string>
 #include <vector>

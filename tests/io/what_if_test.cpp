@@ -24,6 +24,13 @@ struct what_if_test : test::in_scratch_folder {
   }
 };
 
+/// Expects equal rows (rows, 1, d) within `tolerance`.
+void expect_near(const auto& x, const auto& y, double tolerance) {
+  ASSERT_EQ(x.rows, y.rows);
+  for (index_t i = 0; i < x.rows; ++i)
+    for (index_t c = 0; c < x.dim; ++c) EXPECT_NEAR(x.head(0)(i, c), y.head(0)(i, c), tolerance);
+}
+
 TEST(stretched_position, keeps_the_order_and_covers_the_context) {
   for (const auto& [from, to] : {std::pair<index_t, index_t>{64, 512}, {64, 100}, {1000, 128'000}, {7, 7}}) {
     index_t before = -1;
@@ -68,11 +75,8 @@ TEST_F(what_if_test, of_rows_from_after_the_rotation_is_that_of_rows_from_before
   const rotary_change change{.context_length = 256, .rope = captured_rope{"half", 8, 2, {0.8, 0.3, 0.1, 0.002}}};
   const auto a = what_if(pre, change).read_layer(0), b = what_if(post, change).read_layer(0);
   const auto back = before_rope(post).read_layer(0), was = pre.read_layer(0);
-  for (index_t i = 0; i < a.k.rows; ++i)
-    for (index_t c = 0; c < a.k.dim; ++c) {
-      EXPECT_NEAR(a.view<float>().k.head(0)(i, c), b.view<float>().k.head(0)(i, c), 2e-5);
-      EXPECT_NEAR(back.view<float>().k.head(0)(i, c), was.view<float>().k.head(0)(i, c), 2e-6);
-    }
+  expect_near(a.view<float>().k, b.view<float>().k, 2e-5);
+  expect_near(back.view<float>().k, was.view<float>().k, 2e-6);
   EXPECT_EQ(before_rope(post).manifest().rope_stage, "pre");
 }
 
@@ -90,20 +94,15 @@ TEST_F(what_if_test, a_longer_document_has_the_frequencies_of_long_ones) {
     const captured_rope rope{"half", 8, 1, frequencies};
     const auto is = longer.read_layer(0), as = what_if(plain, {.context_length = to, .rope = rope}).read_layer(0),
                back = before_rope(longer).read_layer(0), was = source.read_layer(0);
-    for (index_t i = 0; i < is.k.rows; ++i)
-      for (index_t c = 0; c < is.k.dim; ++c) {
-        EXPECT_EQ(is.view<float>().k.head(0)(i, c), as.view<float>().k.head(0)(i, c));
-        EXPECT_NEAR(back.view<float>().k.head(0)(i, c), was.view<float>().k.head(0)(i, c), 2e-6);
-      }
+    expect_near(is.view<float>().k, as.view<float>().k, 0);
+    expect_near(back.view<float>().k, was.view<float>().k, 2e-6);
   }
   // A part of a document turned as the whole does.
   planted.stage = "post";
   planted.by_length = frequencies_by_length{32, beyond, usual};
   const auto whole = opened(planted, "post"), part = whole.before(32);
   const auto x = before_rope(part).read_layer(0), y = source.before(32).read_layer(0);
-  ASSERT_EQ(x.k.rows, y.k.rows);
-  for (index_t i = 0; i < x.k.rows; ++i)
-    EXPECT_NEAR(x.view<float>().k.head(0)(i, 0), y.view<float>().k.head(0)(i, 0), 2e-6);
+  expect_near(x.view<float>().k, y.view<float>().k, 2e-6);
   EXPECT_EQ(sole_rope_of(what_if(part, {}), 0, "")->inv_freq, beyond);
 }
 
@@ -128,9 +127,9 @@ TEST_F(what_if_test, multiplies_queries_that_grow_with_their_position) {
       const double factor = 1 + 0.5 * std::log(1.0 + a.q.position[i] / 32);
       grew = grew || factor > 1.5;
       EXPECT_NEAR(b.view<float>().q.head(0)(i, c), factor * a.view<float>().q.head(0)(i, c), 1e-5);
-      EXPECT_EQ(b.view<float>().k.head(0)(i, c), a.view<float>().k.head(0)(i, c));
-      EXPECT_NEAR(back.view<float>().q.head(0)(i, c), was.view<float>().q.head(0)(i, c), 1e-5);
     }
+  expect_near(b.view<float>().k, a.view<float>().k, 0);
+  expect_near(back.view<float>().q, was.view<float>().q, 1e-5);
   EXPECT_TRUE(grew);
 }
 
@@ -140,10 +139,7 @@ TEST_F(what_if_test, as_in_a_shorter_capture_is_that_capture) {
   const auto cut = what_if_as_in(whole, brief.manifest());
   EXPECT_EQ(cut.manifest().context_length, 64);
   const auto a = cut.read_layer(0), b = whole.before(64).read_layer(0);
-  ASSERT_EQ(a.q.rows, b.q.rows);
-  for (index_t i = 0; i < a.q.rows; ++i)
-    for (index_t c = 0; c < a.q.dim; ++c)
-      EXPECT_NEAR(a.view<float>().q.head(0)(i, c), b.view<float>().q.head(0)(i, c), 1e-6);
+  expect_near(a.view<float>().q, b.view<float>().q, 1e-6);
   EXPECT_EQ(what_if_as_in(brief, whole.manifest()).manifest().context_length, 256);
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <utility>
+#include <vector>
 
 #include "qkgeom/report/head_report.hpp"
 
@@ -13,35 +14,53 @@ namespace qkgeom::test {
 
 constexpr int hand_buckets = 10, hand_documents = 4;
 
+/// Sums and weights by bucket and document.
+using hand_sums = std::vector<std::vector<std::pair<double, double>>>;
+
+/// A profile of buckets of a hundred tokens, of these documents.
+inline plasticity_profile_result hand_profile(const hand_sums& sums, const std::vector<index_t>& queries,
+                                              const std::vector<std::int32_t>& documents) {
+  plasticity_profile_result p{"diagonal", false, documents, {}, {}};
+  for (std::size_t b = 0; b < sums.size(); ++b) {
+    profile_bucket out;
+    out.start = static_cast<index_t>(100 * b);
+    out.end = out.start + 100;
+    out.queries = queries[b];
+    for (const auto& [s, w] : sums[b]) {
+      out.document_sum.push_back(s);
+      out.document_weight.push_back(w);
+      out.pairs += static_cast<std::int64_t>(w);
+    }
+    set_mean_and_error(out);
+    p.buckets.push_back(std::move(out));
+  }
+  return p;
+}
+
 /// Ten buckets of a hundred tokens; document e of head h has `value(h, b, e)` in bucket b over 5 + e pairs, `left_out`
 /// excepted.
 inline model_report hand_report(int heads, const std::function<double(int, int, int)>& value, int left_out = -1) {
   model_report report{"m", 1000, uniform_buckets{100}.edges(1000), {}};
+  std::vector<std::int32_t> documents;
+  for (int e = 0; e < hand_documents; ++e)
+    if (e != left_out) documents.push_back(20 + e);
   for (int h = 0; h < heads; ++h) {
     head_report head;
     head.layer = h / 2;
     head.q_head = h % 2;
     head.rope = h % 4 < 2;
-    plasticity_profile_result p{"diagonal", false, {}, {}, {}};
-    for (int e = 0; e < hand_documents; ++e)
-      if (e != left_out) p.documents.push_back(20 + e);
+    hand_sums sums(hand_buckets);
+    std::vector<index_t> queries;
     for (int b = 0; b < hand_buckets; ++b) {
-      profile_bucket out;
-      out.start = 100 * b;
-      out.end = out.start + 100;
-      out.queries = 7 + b;
-      for (int e = 0; e < hand_documents; ++e) {
-        if (e == left_out) continue;
+      queries.push_back(7 + b);
+      for (const std::int32_t document : documents) {
+        const int e = document - 20;
         const double pairs = b == 0 ? 0 : 5.0 + e;
-        out.document_sum.push_back(pairs * value(h, b, e));
-        out.document_weight.push_back(pairs);
-        out.pairs += static_cast<std::int64_t>(pairs);
+        sums[b].emplace_back(pairs * value(h, b, e), pairs);
       }
-      set_mean_and_error(out);
-      p.buckets.push_back(std::move(out));
     }
-    head.summaries.push_back(summarize(p, 1000));
-    head.profiles.push_back(std::move(p));
+    head.profiles.push_back(hand_profile(sums, queries, documents));
+    head.summaries.push_back(summarize(head.profiles[0], 1000));
     report.heads.push_back(std::move(head));
   }
   return report;

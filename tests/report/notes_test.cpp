@@ -3,7 +3,6 @@
 #include "qkgeom/report/notes.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/report/analyse.hpp"
@@ -16,19 +15,24 @@ using namespace qkgeom;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// The sample with these documents listed, as a capture.
-capture_set sample_with(const test::scratch_folder& folder, index_t documents, capture_manifest manifest) {
+/// Writes the sample with documents [first, end) listed as a capture; returns its folder.
+std::filesystem::path written(const std::filesystem::path& folder, index_t first, index_t end,
+                              capture_manifest manifest, const json& fields = json::object()) {
   manifest.documents.emplace();
   std::vector<index_t> numbers;
-  for (index_t e = 0; e < documents; ++e) {
+  for (index_t e = first; e < end; ++e) {
     manifest.documents->push_back({e, "d" + std::to_string(e), 32, nullptr});
     numbers.push_back(e);
   }
   const test::sample_rows<float> rows(numbers);
-  capture_writer writer(folder / "capture", manifest);
+  capture_writer writer(folder, manifest);
   writer.add_shard(*manifest.documents, rows.layers());
-  writer.finish();
-  return capture_set::open({folder / "capture"});
+  writer.finish(fields);
+  return folder;
+}
+
+capture_set sample_with(const test::scratch_folder& folder, index_t documents, const capture_manifest& manifest) {
+  return capture_set::open({written(folder / "capture", 0, documents, manifest)});
 }
 
 std::vector<std::string> names_of(const std::vector<report_note>& notes) {
@@ -56,21 +60,13 @@ model_report report_of(index_t rows, index_t first, index_t second) {
 using notes = test::in_scratch_folder;
 
 TEST_F(notes, parts_of_one_capture_are_not_of_the_same_texts) {
-  const auto written = [&](const std::string& name, index_t first, json fields) {
-    auto manifest = test::sample_manifest();
-    manifest.documents.emplace();
-    for (index_t e = first; e < first + 2; ++e)
-      manifest.documents->push_back({e, "d" + std::to_string(e), 32, nullptr});
-    const test::sample_rows<float> rows({first, first + 1});
-    capture_writer writer(folder / name, manifest);
-    writer.add_shard(*manifest.documents, rows.layers());
+  const auto two = [&](const std::string& name, index_t first, json fields) {
     fields["inputs_sha256"] = "0";
-    writer.finish(fields);
-    return folder / name;
+    return written(folder / name, first, first + 2, test::sample_manifest(), fields);
   };
-  const auto first = written("first", 0, {{"part", {{"number", 1}, {"of", 2}}}});
-  const auto second = written("second", 2, {{"part", {{"number", 2}, {"of", 2}}}});
-  const auto apart = capture_set::open({written("a", 0, json::object()), written("b", 0, json::object())});
+  const auto first = two("first", 0, {{"part", {{"number", 1}, {"of", 2}}}});
+  const auto second = two("second", 2, {{"part", {{"number", 2}, {"of", 2}}}});
+  const auto apart = capture_set::open({two("a", 0, json::object()), two("b", 0, json::object())});
   const auto report = report_of(100, 10, 50);
   EXPECT_THAT(names_of(notes_of(apart, report, {0, 31})), testing::Contains("same_texts"));
   const auto parts = capture_set::open({second, first});

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/io/capture.hpp"
 
+#include <algorithm>
 #include <bit>
-#include <cstring>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <set>
-#include <span>
+#include <type_traits>
 
 #include "qkgeom/core/config.hpp"
 #include "qkgeom/io/file.hpp"
@@ -104,43 +106,19 @@ namespace {
 
 using detail::allowed_by, detail::allowed_documents, detail::check_rows, detail::int32_view;
 
-/// Bits of T and the bits of its exponent: if all of these are set, the value is NaN or infinite.
-template <class T>
-struct exponent_bits;
-template <>
-struct exponent_bits<bf16> {
-  using type = std::uint16_t;
-  static constexpr type mask = 0x7f80;
-  static type of(bf16 x) { return x.bits; }
-};
-template <>
-struct exponent_bits<f16> {
-  using type = std::uint16_t;
-  static constexpr type mask = 0x7c00;
-  static type of(f16 x) { return x.bits; }
-};
-template <>
-struct exponent_bits<float> {
-  using type = std::uint32_t;
-  static constexpr type mask = 0x7f800000;
-  static type of(float x) { return std::bit_cast<type>(x); }
-};
-template <>
-struct exponent_bits<double> {
-  using type = std::uint64_t;
-  static constexpr type mask = 0x7ff0000000000000;
-  static type of(double x) { return std::bit_cast<type>(x); }
-};
-
-/// Returns whether all of n elements are finite. A full exponent plus its lowest bit carries into the sign bit: a loop
-/// of integer operations without an exit or a comparison, which compilers vectorise.
+/// Returns whether all of n elements are finite. If all bits of an exponent are set, the value is NaN or infinite: a
+/// full exponent plus its lowest bit carries into the sign bit, a loop of integer operations without an exit or a
+/// comparison, which compilers vectorise.
 template <class T>
 bool all_finite(const T* x, index_t n) {
-  using bits = typename exponent_bits<T>::type;
-  constexpr bits mask = exponent_bits<T>::mask, lowest = static_cast<bits>(mask & (~mask + 1));
+  using wide = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+  using bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, wide>;
+  constexpr int digits = std::is_same_v<T, bf16> ? 7 : sizeof(T) == 2 ? 10 : std::numeric_limits<T>::digits - 1;
+  constexpr auto lowest = static_cast<bits>(bits{1} << digits);
+  constexpr auto mask = static_cast<bits>(static_cast<bits>(~bits{0}) / 2 - lowest + 1);
   bits seen = 0;
   for (index_t i = 0; i < n; ++i)
-    seen = static_cast<bits>(seen | static_cast<bits>((exponent_bits<T>::of(x[i]) & mask) + lowest));
+    seen = static_cast<bits>(seen | static_cast<bits>((std::bit_cast<bits>(x[i]) & mask) + lowest));
   return seen >> (8 * sizeof(bits) - 1) == 0;
 }
 
@@ -254,8 +232,7 @@ void check_same_capture(const capture_manifest& folder, const capture_manifest& 
 
 /// Returns the documents that the rows of a shard may have.
 allowed_documents documents_of(const capture_manifest& m, index_t shard) {
-  if (m.shards.empty()) return allowed_by(m, std::nullopt);
-  return allowed_by(m, m.shards[shard].documents);
+  return allowed_by(m, m.shards.empty() ? std::nullopt : std::optional(m.shards[shard].documents));
 }
 
 }  // namespace

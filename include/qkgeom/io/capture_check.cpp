@@ -2,7 +2,6 @@
 #include "qkgeom/io/capture_check.hpp"
 
 #include <algorithm>
-#include <span>
 #include <string>
 
 #include "qkgeom/io/capture_moments.hpp"

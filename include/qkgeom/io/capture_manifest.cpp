@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/io/capture_manifest.hpp"
 
-#include <set>
-#include <type_traits>
-
 namespace qkgeom {
 
 namespace {

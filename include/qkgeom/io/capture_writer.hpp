@@ -31,17 +31,6 @@ struct layer_to_write {
   side_to_write q, k;
 };
 
-/// Prepares a captured layer for writing; valid as long as the layer.
-inline layer_to_write as_layer_to_write(const captured_layer& l) {
-  const auto span_of = [](vector_view<const std::int32_t> v) {
-    return std::span(v.data, static_cast<std::size_t>(v.size));
-  };
-  const auto side = [&](const captured_side& s) {
-    return side_to_write{{s.data, s.bytes()}, span_of(s.position), span_of(s.document), span_of(s.token)};
-  };
-  return {l.layer, l.element, side(l.q), side(l.k)};
-}
-
 /// Returns the name of shard i in a capture folder: "shard-00007.safetensors".
 inline std::string shard_name(index_t i) {
   char name[48];

@@ -28,12 +28,6 @@ std::vector<double> csv_table::numbers(std::string_view name) const {
   return values;
 }
 
-void csv_table::add_row(std::vector<std::string> fields) {
-  require(fields.size() == columns_.size(), where_, ": a row of ", fields.size(), " fields for ", columns_.size(),
-          " columns");
-  for (std::size_t i = 0; i < fields_.size(); ++i) fields_[i].push_back(std::move(fields[i]));
-}
-
 namespace {
 
 /// Splits CSV text into rows, RFC 4180: quoted fields may hold commas, quotes (doubled) and line ends.
@@ -106,7 +100,7 @@ csv_table read_csv(const std::filesystem::path& path, std::size_t max_bytes) {
     auto fields = rows.next_row();
     require(fields.size() == columns.size(), where, ": line ", line, " has ", fields.size(), " fields for ",
             columns.size(), " columns");
-    table.add_row(std::move(fields));
+    for (std::size_t i = 0; i < fields.size(); ++i) table.fields_[i].push_back(std::move(fields[i]));
   }
   return table;
 }

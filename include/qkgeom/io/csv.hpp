@@ -25,9 +25,6 @@ namespace qkgeom {
 /// A CSV table by columns. Fields are text without its quotes.
 class csv_table {
  public:
-  csv_table(std::string where, std::vector<std::string> columns)
-      : where_(std::move(where)), columns_(std::move(columns)), fields_(columns_.size()) {}
-
   const std::vector<std::string>& columns() const { return columns_; }
   std::size_t rows() const { return fields_.empty() ? 0 : fields_.front().size(); }
   bool has(std::string_view name) const { return std::find(columns_.begin(), columns_.end(), name) != columns_.end(); }
@@ -37,10 +34,12 @@ class csv_table {
   /// Returns a column of numbers; empty fields are NaN. Throws `error` naming file, column and row of any other text.
   std::vector<double> numbers(std::string_view name) const;
 
-  /// Adds a row. Throws `error` unless it has one field per column.
-  void add_row(std::vector<std::string> fields);
-
  private:
+  friend csv_table read_csv(const std::filesystem::path& path, std::size_t max_bytes);
+
+  csv_table(std::string where, std::vector<std::string> columns)
+      : where_(std::move(where)), columns_(std::move(columns)), fields_(columns_.size()) {}
+
   std::string where_;
   std::vector<std::string> columns_;
   std::vector<std::vector<std::string>> fields_;
@@ -86,8 +85,6 @@ class csv_writer {
   template <class T>
   requires std::is_arithmetic_v<T> csv_writer& add(T x) { return append(number_text(x)); }
   csv_writer& add(std::string_view text) { return append(quoted(text)); }
-  csv_writer& add(const char* text) { return add(std::string_view(text)); }
-  csv_writer& add(const std::string& text) { return add(std::string_view(text)); }
   csv_writer& add(std::nullopt_t) { return append({}); }
   template <class T>
   csv_writer& add(const std::optional<T>& x) {

@@ -162,7 +162,7 @@ table model_report_table(const model_report& report) {
   require_plasticity("model_report.csv", report.heads);
   struct model_means {
     std::string model;
-    group_summary all;
+    profile_summary all;
     std::array<double, 10> decile;
   };
   table_columns<model_means> c;
@@ -186,7 +186,7 @@ table model_report_table(const model_report& report) {
         }
     }
     for (std::size_t i = 0; i < 10; ++i) mean[i] = count[i] > 0 ? mean[i] / count[i] : std::nan("");
-    f(model_means{report.model, summarize_heads(report, report.model, every_head(report.heads)), mean});
+    f(model_means{report.model, summarize_heads(report, every_head(report.heads)), mean});
   });
 }
 

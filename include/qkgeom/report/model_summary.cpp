@@ -5,8 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "qkgeom/stats/quantile.hpp"
-
 namespace qkgeom {
 
 profile_summary mean_over_heads(const std::vector<const plasticity_profile_result*>& profiles, index_t context_length) {
@@ -56,53 +54,16 @@ profile_summary mean_over_heads(const std::vector<const plasticity_profile_resul
   return result;
 }
 
-group_summary summarize_heads(const model_report& report, std::string name, const std::vector<std::size_t>& heads) {
-  group_summary g;
-  g.name = std::move(name);
-  std::vector<double> bias;
+profile_summary summarize_heads(const model_report& report, const std::vector<std::size_t>& heads) {
   std::vector<const plasticity_profile_result*> profiles;
-  std::vector<plasticity_profile_result> observed;
-  g.heads = static_cast<index_t>(heads.size());
-  for (const std::size_t i : heads) {
-    const auto& h = report.heads[i];
-    if (!h.pca.r_q.empty()) {
-      g.class_share[static_cast<std::size_t>(h.pca.head_class)] += 1;
-      g.abs_r_q_pc0 += std::abs(h.pca.r_q[0]);
-      g.abs_r_k_pc0 += std::abs(h.pca.r_k[0]);
-      g.abs_r_q_a += std::abs(h.rotation.q.r);
-      g.abs_r_k_a += std::abs(h.rotation.k.r);
-      bias.push_back(h.rotation.bias.strength);
-    }
-    if (!h.profiles.empty()) profiles.push_back(&h.profiles[0]);
-    if (h.empirical) observed.push_back(unbiased(*h.empirical));
-  }
-  const double n = std::max<double>(1, static_cast<double>(g.heads));
-  for (double* x : {&g.abs_r_q_pc0, &g.abs_r_k_pc0, &g.abs_r_q_a, &g.abs_r_k_a}) *x /= n;
-  for (double& s : g.class_share) s /= n;
-  for (const double b : bias) {
-    g.positive_bias_share += (b > 0) / n;
-    g.mean_bias += b / n;
-    g.mean_abs_bias += std::abs(b) / n;
-  }
-  g.median_bias = quantile(bias, 0.5);
-  if (!profiles.empty()) {
-    const auto m = mean_over_heads(profiles, report.context_length);
-    g.overall = m.overall;
-    g.first20 = m.first20;
-    g.last20 = m.last20;
-    g.drop = m.drop;
-  }
-  if (!observed.empty()) {
-    std::vector<const plasticity_profile_result*> seen;
-    for (const auto& p : observed) seen.push_back(&p);
-    g.empirical_overall = mean_over_heads(seen, report.context_length).overall;
-  }
-  return g;
+  for (const std::size_t i : heads)
+    if (!report.heads[i].profiles.empty()) profiles.push_back(&report.heads[i].profiles[0]);
+  return mean_over_heads(profiles, report.context_length);
 }
 
 std::vector<group_summary> summarize_model(const model_report& report) {
   std::vector<group_summary> groups;
-  for (const auto& [name, heads] : head_groups(report.heads)) groups.push_back(summarize_heads(report, name, heads));
+  for (const auto& [name, heads] : head_groups(report.heads)) groups.push_back({summarize_heads(report, heads), name});
   return groups;
 }
 

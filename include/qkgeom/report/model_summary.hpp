@@ -13,24 +13,17 @@
 
 namespace qkgeom {
 
-/// Numbers of a group of heads: all heads of the model, those of its RoPE layers, or those of its NoPE layers.
-struct group_summary {
+/// Plasticity of a group of heads under the headline model: means over heads, errors over documents.
+struct group_summary : profile_summary {
   std::string name;
-  index_t heads = 0;
-  std::array<double, 5> class_share{};                                    ///< in the order of `all_head_classes`
-  double abs_r_q_pc0 = 0, abs_r_k_pc0 = 0, abs_r_q_a = 0, abs_r_k_a = 0;  ///< means over heads
-  double positive_bias_share = 0;                                         ///< share of heads with bias_strength > 0
-  double mean_bias = 0, mean_abs_bias = 0, median_bias = 0;
-  estimate overall, first20, last20, drop;  ///< headline model, mean over heads; error: jackknife over documents
-  estimate empirical_overall;               ///< observed queries, unbiased form
 };
 
 /// Averages the summaries of some heads' profiles, with a jackknife that leaves a document out of all heads at once;
 /// `pairs` is their sum. `context_length` in tokens.
 profile_summary mean_over_heads(const std::vector<const plasticity_profile_result*>& profiles, index_t context_length);
 
-/// Summarizes the heads of a report with these indices.
-group_summary summarize_heads(const model_report& report, std::string name, const std::vector<std::size_t>& heads);
+/// Summarizes the headline profiles of the heads of a report with these indices.
+profile_summary summarize_heads(const model_report& report, const std::vector<std::size_t>& heads);
 
 /// Summarizes each of `head_groups`: all heads, then RoPE and NoPE layers apart if the model has both.
 std::vector<group_summary> summarize_model(const model_report& report);

@@ -4,7 +4,6 @@
 #include <array>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "qkgeom/io/capture_statistics.hpp"

@@ -89,7 +89,7 @@ class plasticity_sample {
     found["a bucket"] = profiles[0].buckets[8].mean();
     found["AP"] = report_.heads[0].summaries[0].overall;
     found["AP_drop"] = report_.heads[0].summaries[0].drop;
-    const auto all = summarize_heads(report_, "all", {0, 1, 2});
+    const auto all = summarize_heads(report_, {0, 1, 2});
     found["AP, mean over heads"] = all.overall;
     found["AP_drop, mean over heads"] = all.drop;
     const auto first = ap({0}), others = ap({1, 2});

@@ -1,30 +1,98 @@
 // SPDX-License-Identifier: MIT
-// Tables of what stands behind a profile, read back and compared with the profile they were written from.
+// Tables of heads, written, read back and compared with the results that they were written from.
 #include "qkgeom/report/head_tables.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <string>
 
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/io/csv.hpp"
 #include "qkgeom/planted/planted_head.hpp"
-#include "qkgeom/plasticity/profile.hpp"
 #include "qkgeom/report/model_summary.hpp"
 #include "tests/io/scratch.hpp"
+#include "tests/report/hand_report.hpp"
 
 namespace {
 
 using namespace qkgeom;
 
-struct read_table {
-  csv_table t;
-  explicit read_table(const std::filesystem::path& path) : t(read_csv(path)) {}
-  std::size_t rows() const { return t.rows(); }
-  const std::string& text(std::size_t row, const char* column) const { return t.column(column)[row]; }
-  double number(std::size_t row, const char* column) const { return t.numbers(column)[row]; }
+/// A table, written to a file and read back.
+struct written : csv_table {
+  written(const std::filesystem::path& path, const table& t) : csv_table((write_csv(path, t), read_csv(path))) {}
+  double number(std::size_t row, const char* column) const { return numbers(column)[row]; }
 };
+
+/// Three planted heads, analysed as far as the tables need it.
+struct analysed {
+  model_report report{"planted", 1024, uniform_buckets{64}.edges(1024), {}};
+  std::vector<head_complement> complement;
+  std::vector<head_decay> decay;
+
+  analysed() {
+    cpu_context ctx{{.threads = 1}};
+    for (int h = 0; h < 3; ++h) {
+      planted_head spec{.dim = 8, .context_length = 1024, .documents = 6, .rows = 60};
+      spec.seed = static_cast<std::uint64_t>(h + 1);
+      spec.drift_q.assign(8, (1 + h) * 1e-3);
+      spec.drift_k.assign(8, 1e-3);
+      const auto rows = plant<double>(spec);
+      const auto m = accumulate(ctx, rows.view(), uniform_buckets{64}, {.context_length = 1024});
+      head_report r;
+      r.layer = h;
+      r.q_head = 3;
+      r.k_head = 1;
+      r.pca = pca(ctx, m);
+      r.rotation = planar_rotation(ctx, m);
+      r.profiles = {plasticity_profile(ctx, fit_queries(ctx, m), rows.view(), all_pairs{}, {.heatmap = true})};
+      r.summaries = {summarize(r.profiles[0], 1024)};
+      complement.push_back({h, 3, 1, complement_planes(ctx, rows.view(), m, r.rotation)});
+      decay.push_back({h, 3, 1, check_decay(ctx, m, rows.view())});
+      report.heads.push_back(std::move(r));
+    }
+  }
+};
+
+const analysed& planted_model() {
+  static const analysed all;
+  return all;
+}
+
+using geometry_tables = test::in_scratch_folder;
+
+TEST_F(geometry_tables, complement) {
+  const written t(folder / "complement.csv", complement_table(planted_model().complement));
+  ASSERT_EQ(t.rows(), 9u);  // three heads of (8 - 2) / 2 planes
+  const auto& plane = planted_model().complement[1].complement.planes[1];
+  EXPECT_EQ(t.number(4, "k_frequency"), plane.k.frequency);
+  EXPECT_EQ(t.number(4, "plane"), 1);
+  EXPECT_EQ(t.number(4, "q_active"), plane.q.active);
+}
+
+TEST_F(geometry_tables, decay) {
+  const written t(folder / "decay.csv", decay_table(planted_model().decay)),
+      profile(folder / "decay_profile.csv", decay_profile_table(planted_model().decay));
+  ASSERT_EQ(t.rows(), 6u);
+  EXPECT_EQ(t.number(3, "abs_gamma_median"), planted_model().decay[1].decay.pooled.abs_gamma.median);
+  EXPECT_EQ(t.number(3, "pi_0"), 0);
+  EXPECT_NEAR(t.number(3, "variance_relative_slope_p90"), 0, 1e-15);
+  const auto plasticity = profile.numbers("plasticity"), promised = profile.numbers("promised");
+  ASSERT_EQ(plasticity.size(), 6u * 16u);
+  EXPECT_TRUE(std::isnan(plasticity[0]));  // bucket 0 admits no pair
+  for (std::size_t i = 0; i < plasticity.size(); ++i) {
+    if (i % 16 == 0) continue;
+    EXPECT_LE(plasticity[i], promised[i]);
+    EXPECT_GT(profile.number(i, "tau"), 0);
+  }
+}
+
+TEST_F(geometry_tables, model_level) {
+  const auto& report = planted_model().report;
+  const auto maps = model_heatmaps(report);
+  std::size_t filled = 0;
+  for (const index_t n : maps[0].heads) filled += n > 0;
+  EXPECT_EQ(written(folder / "model_heatmap.csv", model_heatmap_table(maps)).rows(), filled);
+  EXPECT_GT(filled, 50u);
+}
 
 struct pair_tables : testing::Test {
   cpu_context ctx{{.threads = 2}};
@@ -51,13 +119,12 @@ struct pair_tables : testing::Test {
 };
 
 TEST_F(pair_tables, components_of_buckets_and_cells) {
-  write_csv(folder / "components.csv", components_table(report));
-  const read_table t(folder / "components.csv");
+  const written t(folder / "components.csv", components_table(report));
   const auto& profile = report.heads[0].profiles[0];
   const auto z = term_profile(profile, pair_term::abs_z);
   std::size_t buckets = 0, cells = 0;
   for (std::size_t r = 0; r < t.rows(); ++r) {
-    if (t.text(r, "level") == "bucket") {
+    if (t.column("level")[r] == "bucket") {
       const auto b = static_cast<std::size_t>(t.number(r, "q_bucket"));
       ++buckets;
       if (b == 0) {
@@ -83,8 +150,7 @@ TEST_F(pair_tables, components_of_buckets_and_cells) {
 }
 
 TEST_F(pair_tables, later_keys_beside_the_bias) {
-  write_csv(folder / "later_keys.csv", later_keys_table(report));
-  const read_table t(folder / "later_keys.csv");
+  const written t(folder / "later_keys.csv", later_keys_table(report));
   ASSERT_EQ(t.rows(), 1u);
   const auto later = term_profile(report.heads[0].profiles[0], pair_term::later_wins);
   EXPECT_EQ(t.number(0, "later_wins"), summarize(later, 1000).overall.value);
@@ -110,8 +176,7 @@ TEST_F(pair_tables, later_keys_beside_the_bias) {
 
 TEST_F(pair_tables, bucket_table) {
   const std::vector<plasticity_bucket_table> tables{qkgeom::bucket_table(ctx, model, rows.view())};
-  write_csv(folder / "bucket_table.csv", bucket_table_table(report, tables));
-  const read_table t(folder / "bucket_table.csv");
+  const written t(folder / "bucket_table.csv", bucket_table_table(report, tables));
   std::size_t filled = 0;
   for (const auto& c : tables[0].cells) filled += c.pairs > 0;
   ASSERT_EQ(t.rows(), filled);
@@ -139,6 +204,30 @@ TEST_F(pair_tables, sampling_errors_of_summaries_by_hand) {
   EXPECT_NEAR(e.last20, p.buckets[4].sampling_error, 1e-15);
   EXPECT_TRUE(std::isnan(e.first20));  // the first bucket has no pairs
   EXPECT_EQ(sampling_errors(report.heads[0].profiles[0], 1000).overall, 0);
+}
+
+TEST(model_heatmap, is_the_mean_of_head_means_with_enough_pairs) {
+  auto report = test::hand_report(3, test::scattered);
+  for (std::size_t h = 0; h < 3; ++h) {
+    auto& map = report.heads[h].profiles[0].heatmap;
+    map.cell = 50;
+    map.width = 2;
+    map.weight = {100, 40, 5, 0};
+    map.sum = {100 * (0.2 + 0.1 * static_cast<double>(h)), 40 * 0.5, 5 * 0.9, 0};
+  }
+  report.heads[2].profiles[0].heatmap.weight[1] = 10;  // too few pairs: its mean of 2 does not count
+  const auto m = model_heatmaps(report)[0];
+  EXPECT_EQ(m.cell, 50);
+  EXPECT_NEAR(m.plasticity[0], 0.3, 1e-15);
+  EXPECT_NEAR(m.head_error[0], 0.1 / std::sqrt(3.0), 1e-15);
+  EXPECT_EQ(m.heads, (std::vector<index_t>{3, 2, 0, 0}));
+  EXPECT_DOUBLE_EQ(m.plasticity[1], 0.5);
+  EXPECT_EQ(m.pairs[1], 80);
+  EXPECT_TRUE(std::isnan(m.plasticity[2]));
+  EXPECT_NEAR(model_heatmaps(report, {.least_pairs = 5})[0].plasticity[2], 0.9, 1e-15);
+  report.heads[1].profiles[0].heatmap.cell = 60;
+  EXPECT_THROW(model_heatmaps(report), error);
+  EXPECT_THROW(model_heatmaps(report, {.least_pairs = 0}), error);
 }
 
 }  // namespace
