@@ -2,7 +2,6 @@
 #include "qkgeom/core/buckets.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 

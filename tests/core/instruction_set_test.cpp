@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/core/instruction_set.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "qkgeom/core/error.hpp"
+#include "tests/common/refusal.hpp"
 
 namespace qkgeom {
 namespace {
@@ -17,16 +14,9 @@ TEST(instruction_set, the_best_one_runs_unless_a_lower_one_is_asked_for) {
 }
 
 TEST(instruction_set, a_set_that_the_cpu_lacks_and_an_unknown_name_are_refused) {
-  const auto message = [](const char* asked) {
-    try {
-      chosen_instruction_set(asked, instruction_set::v3);
-      return std::string();
-    } catch (const error& e) {
-      return std::string(e.what());
-    }
-  };
-  EXPECT_EQ(message("v4"), "QKGEOM_CPU=v4: this CPU has no more than v3");
-  EXPECT_EQ(message("avx2"), "QKGEOM_CPU=avx2: expected v2, v3, v4 or v4x");
+  EXPECT_QKGEOM_ERROR("QKGEOM_CPU=v4: this CPU has no more than v3", chosen_instruction_set("v4", instruction_set::v3));
+  EXPECT_QKGEOM_ERROR("QKGEOM_CPU=avx2: expected v2, v3, v4 or v4x",
+                      chosen_instruction_set("avx2", instruction_set::v3));
 }
 
 }  // namespace

@@ -23,6 +23,20 @@ namespace {
 
 using namespace qkgeom;
 
+/// Expects `status()` to be 0 in a child process, which ends if it hangs.
+template <class Status>
+void expect_zero_in_a_child(const Status& status) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    ::_exit(status());
+  }
+  int ended = 1;
+  ::waitpid(child, &ended, 0);
+  EXPECT_TRUE(WIFEXITED(ended)) << "ended by signal " << WTERMSIG(ended);
+  EXPECT_EQ(WEXITSTATUS(ended), 0);
+}
+
 TEST(thread_pool, does_every_task_once_and_rethrows) {
   for (const int threads : {1, 2, 5}) {
     thread_pool pool(threads);
@@ -72,26 +86,20 @@ TEST(thread_pool, threads_that_the_system_does_not_start_are_an_error) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "AddressSanitizer maps more than any limit of addresses allows";
 #endif
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(20);  // ends the child if the pool hangs
+  expect_zero_in_a_child([] {
     std::ifstream pages("/proc/self/statm");
     rlim_t used = 0;
     pages >> used;
     const rlim_t most = used * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + (rlim_t{64} << 20);
     const rlimit limit{most, most};
-    if (::setrlimit(RLIMIT_AS, &limit) != 0) ::_exit(1);
+    if (::setrlimit(RLIMIT_AS, &limit) != 0) return 1;
     try {
       thread_pool pool(200);
     } catch (const error& e) {
-      ::_exit(std::string_view(e.what()).find("of 200 threads no more than") != std::string_view::npos ? 0 : 2);
+      return std::string_view(e.what()).find("of 200 threads no more than") != std::string_view::npos ? 0 : 2;
     }
-    ::_exit(3);
-  }
-  int status = 1;
-  ::waitpid(child, &status, 0);
-  EXPECT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+    return 3;
+  });
 }
 
 TEST(thread_pool, runs_in_a_forked_child) {
@@ -112,22 +120,14 @@ TEST(thread_pool, runs_in_a_forked_child) {
       });
       while (!inside) std::this_thread::yield();
     }
-    const pid_t child = ::fork();
-    if (child == 0) {
-      ::alarm(20);
+    expect_zero_in_a_child([&] {
       std::atomic<int> done = 0;
-      {
-        for (int round = 0; round < 20; ++round) pool.for_each(5, [&](index_t, int) { ++done; });
-        const thread_pool of_the_child(2);
-      }
-      ::_exit(done == 100 ? 0 : 1);
-    }
+      for (int round = 0; round < 20; ++round) pool.for_each(5, [&](index_t, int) { ++done; });
+      const thread_pool of_the_child(2);
+      return done == 100 ? 0 : 1;
+    });
     over = true;
     if (busy) other.join();
-    int status = 1;
-    ::waitpid(child, &status, 0);
-    EXPECT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
-    EXPECT_EQ(WEXITSTATUS(status), 0);
   }
 }
 

@@ -97,46 +97,6 @@ TEST_F(rotation, a_side_without_rows_is_refused) {
   EXPECT_THROW(planar_rotation(ctx, m), error);
 }
 
-/// Both sides drift along g; closed forms of section 4.3 with Var(t) = L^2 / 12.
-TEST_F(rotation, comes_back_within_its_error) {
-  const index_t d = 16, L = 8192;
-  planted_head spec{.dim = d, .context_length = L, .documents = 20, .rows = 2000, .seed = 21};
-  std::vector<double> g(d);
-  g[2] = 0.6;
-  g[5] = -0.8;
-  const double q_slope = 3e-4, k_slope = 4e-4, mean = 1.5;
-  spec.drift_q = dense::scaled(g, q_slope);
-  spec.drift_k = dense::scaled(g, k_slope);
-  spec.mean_q = dense::scaled(g, mean);
-  spec.mean_k.assign(d, 0);
-  spec.mean_k[7] = -2;
-  const auto rows = plant<double>(spec);
-  const auto m = accumulate(ctx, rows.view(), uniform_buckets{1024}, {.context_length = L});
-  const auto r = planar_rotation(ctx, m);
-  const double n = static_cast<double>(spec.documents * spec.rows), sd_t = L / std::sqrt(12.0),
-               se_slope = 1 / (sd_t * std::sqrt(n));
-  EXPECT_NEAR(std::abs(dense::dot(r.drift_axis, g)), 1, 1e-3);
-  EXPECT_NEAR(r.q.alpha, q_slope, 4 * se_slope);
-  EXPECT_NEAR(r.k.alpha, k_slope, 4 * se_slope);
-  // mu_q_a holds the noise of the axis too: each of d - 1 directions is off by se / slope.
-  const double se_mean = std::sqrt((1 + q_slope * q_slope * sd_t * sd_t) / n);
-  EXPECT_NEAR(r.q.mu, mean, 4 * se_mean + 4 * 2 * se_slope / k_slope);
-  EXPECT_NEAR(r.bias.strength, mean * k_slope, 0.02 * mean * k_slope);
-  const auto correlation_of = [&](double slope) { return slope * sd_t / std::sqrt(1 + slope * slope * sd_t * sd_t); };
-  EXPECT_NEAR(r.q.r, correlation_of(q_slope), 4 / std::sqrt(n));
-  EXPECT_NEAR(r.k.r, correlation_of(k_slope), 4 / std::sqrt(n));
-  EXPECT_GT(r.bias.strength, 0);  // later keys score higher: recency
-  EXPECT_NEAR(dense::dot(r.drift_axis, r.separation_axis), 0, 1e-15);
-  EXPECT_GT(r.q.mu_b, r.k.mu_b);
-  EXPECT_NEAR(r.q.cos_a_beta, 1, 1e-3);
-  EXPECT_LT(r.residual_pos_r, 1e-13);
-  const auto p = pca(ctx, m);
-  EXPECT_NEAR(p.q_linear_share, q_slope * q_slope * sd_t * sd_t / (q_slope * q_slope * sd_t * sd_t + d), 0.005);
-  double shares = 0;
-  for (const double e : p.explained_variance) shares += e;
-  EXPECT_NEAR(shares, 1, 1e-12);
-}
-
 planted_rows<double> drifting() {
   return plant<double>({.dim = 3,
                         .context_length = 1000,

@@ -33,11 +33,6 @@ TEST_F(AtomicFile, AppearsAtCommitAndNotBefore) {
   EXPECT_QKGEOM_ERROR("already complete", file.commit());
 }
 
-TEST_F(AtomicFile, LeavesNothingWithoutCommit) {
-  { atomic_file(folder / "a.txt").write("half"); }
-  EXPECT_THAT(folder.names(), IsEmpty());
-}
-
 TEST_F(AtomicFile, OverwritesTheRemainsOfAKilledRun) {
   put(folder / "a.txt.partial", "something longer than what is written now");
   write_text(folder / "a.txt", "now");

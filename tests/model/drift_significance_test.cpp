@@ -89,15 +89,6 @@ TEST(drift_significance, draws_patterns_where_there_are_too_many) {
   EXPECT_NEAR(drawn * 401, std::round(drawn * 401), 1e-9);  // the observed pattern counts too
 }
 
-TEST(drift_significance, two_documents_say_little) {
-  auto two = head_of(2, 1e-3);
-  two.documents = 2;
-  const auto r = run(two);
-  EXPECT_EQ(r.documents, 2);
-  EXPECT_EQ(r.p, 0.5);
-  EXPECT_TRUE(std::isnan(r.standard_error));
-}
-
 // A strong drift has the smallest p that the documents allow.
 TEST(drift_significance, tells_the_smallest_p) {
   for (const index_t documents : {2, 3, 5, 10}) {

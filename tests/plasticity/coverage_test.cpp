@@ -3,9 +3,6 @@
 // documents against the population's mean.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <vector>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/planted_head.hpp"

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -91,36 +90,6 @@ TEST(empirical, keys_whose_range_is_subnormal_are_ordered) {
   const planted_rows<double> rows{1, {1, -1}, {0, 1e-322}, {10, 11}, {0, 0}, {0, 1}, {0, 0}};
   cpu_context ctx{{.threads = 1}};
   EXPECT_EQ(empirical_profile(ctx, rows.view(), edge_buckets{{10, 20}}, 20).buckets[0].plasticity, 1);
-}
-
-TEST(empirical, equals_counting) {
-  auto h = test::with_queries();
-  const random_stream s{.seed = 2};
-  for (int i = 0; i < 30; ++i) test::add_key(h, s.uniform(2 * i), i % 7 == 0 ? 0.25 : s.uniform(2 * i + 1), i * 6);
-  h.k[2] = h.k[0];  // an exact tie
-  h.k[3] = h.k[1];
-  cpu_context ctx{{.threads = 2}};
-  const auto p = empirical_profile(ctx, h.view(), uniform_buckets{50}, 200);
-  for (index_t b = 1; b < 4; ++b) {
-    double sum = 0;
-    int pairs = 0;
-    for (std::size_t j = 0; j < 30; ++j)
-      for (std::size_t i = 0; i < j; ++i) {
-        if (h.k_position[j] >= 50 * b) continue;
-        double wins = 0, n = 0;
-        for (std::size_t q = 0; q < 40; ++q) {
-          if (h.q_position[q] / 50 != b) continue;
-          const double a = h.q[2 * q] * (h.k[2 * i] - h.k[2 * j]) + h.q[2 * q + 1] * (h.k[2 * i + 1] - h.k[2 * j + 1]);
-          wins += a > 0 ? 1 : a == 0 ? 0.5 : 0;
-          ++n;
-        }
-        sum += 4 * (wins / n) * (1 - wins / n);
-        ++pairs;
-      }
-    EXPECT_EQ(p.buckets[b].pairs, pairs);
-    EXPECT_NEAR(p.buckets[b].plasticity, sum / pairs, 1e-12);
-    EXPECT_NEAR(unbiased(p).buckets[b].plasticity, sum / pairs * 10 / 9, 1e-12);
-  }
 }
 
 TEST(empirical, thins_to_the_queries_asked_for) {

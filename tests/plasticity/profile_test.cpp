@@ -27,9 +27,9 @@ using test::with_queries;
 
 /// The profile by the definition: every pair, by query bucket.
 std::vector<oracle_mean> brute_force(const query_model& model, const head_view<double>& head,
-                                     const pair_weight& weight = {}, bool across = false) {
+                                     const pair_weight& weight = {}) {
   std::vector<oracle_mean> means(model.buckets.count());
-  test::for_each_pair(model, head, across, {}, [&](const test::oracle_pair& p) {
+  test::for_each_pair(model, head, false, {}, [&](const test::oracle_pair& p) {
     means[p.bucket].add(p.group, p.value[0], weight ? weight(p.keys) : 1);
   });
   return means;
@@ -90,20 +90,6 @@ TEST_P(all_pairs_of, equal_brute_force) {
         EXPECT_NEAR(heat, sum, 1e-6 * sum + 1e-12);
       }
     }
-  }
-}
-
-TEST(plasticity, pairs_across_documents) {
-  planted_head spec{.dim = 6, .context_length = 500, .documents = 5, .rows = 30, .seed = 4};
-  spec.drift_q = {1e-2, 0, 0, 0, 0, 0};
-  const auto rows = plant<double>(spec);
-  cpu_context ctx{{.threads = 2}};
-  const auto model = fit_queries(ctx, accumulate(ctx, rows.view(), uniform_buckets{100}, {.context_length = 500}));
-  const auto want = brute_force(model, rows.view(), {}, true);
-  const auto got = plasticity_profile(ctx, model, rows.view(), all_pairs{.across_documents = true});
-  for (std::size_t b = 1; b < want.size(); ++b) {
-    EXPECT_EQ(got.buckets[b].pairs, want[b].pairs);
-    EXPECT_NEAR(got.buckets[b].plasticity, want[b].mean(), 1e-12);
   }
 }
 

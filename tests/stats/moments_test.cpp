@@ -2,7 +2,6 @@
 #include "qkgeom/stats/moments.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <limits>
 

@@ -95,59 +95,6 @@ pair_problem problem_of(index_t dim, kind of, bool reflected, double window, std
 
 constexpr index_t cell = 90;
 
-/// Sums by the definition, pair by pair in f64.
-pair_sums by_definition(const keys& x, const pair_problem& p, const pair_weight& weight, index_t width) {
-  const auto d = static_cast<std::size_t>(x.d);
-  pair_sums s{static_cast<index_t>(p.distributions.size()), x.groups.groups(), {}, {}, {}, width, {}, {}};
-  s.sum.resize(p.distributions.size() * x.groups.document.size());
-  s.weight = s.sum;
-  s.heatmap_sum.resize(static_cast<std::size_t>(width * width));
-  s.heatmap_weight = s.heatmap_sum;
-  for (index_t l = 0; l < s.distributions; ++l) {
-    const auto& scores = p.distributions[l];
-    for (index_t g = 0; g < s.groups && !scores.empty(); ++g) {
-      const auto range = admissible(x.groups, g, scores);
-      const index_t first = x.groups.offset[g];
-      for (index_t j = range.begin + 1; j < range.end; ++j)
-        for (index_t i = range.begin; i < j; ++i) {
-          std::vector<double> delta(d);
-          for (std::size_t c = 0; c < d; ++c)
-            delta[c] =
-                x.k[static_cast<std::size_t>(first + i) * d + c] - x.k[static_cast<std::size_t>(first + j) * d + c];
-          const double m = dense::dot(scores.mean, delta);
-          double v = 0;
-          const auto reflected = reflect(p.reflector, delta);
-          for (std::size_t c = 0; c < scores.variance.size(); ++c)
-            v += scores.variance[c] * reflected[c] * reflected[c];
-          const auto r = static_cast<std::size_t>(scores.rank);
-          for (std::size_t c = 0; c < r; ++c) {
-            double z = 0;
-            for (std::size_t a = 0; a < d; ++a) z += scores.factor[a * r + c] * delta[a];
-            v += z * z;
-          }
-          const std::int32_t ti = x.groups.position[first + i], tj = x.groups.position[first + j];
-          key_pair pair{i - range.begin,
-                        j - range.begin,
-                        range.size(),
-                        ti,
-                        tj,
-                        static_cast<std::int32_t>(g),
-                        static_cast<std::int32_t>(g),
-                        scores.tau};
-          const double w = weight ? weight(pair) : 1.0;
-          s.sum[s.at(l, g)] += w * pair_plasticity(m, v);
-          s.weight[s.at(l, g)] += w;
-          const auto back = static_cast<index_t>(std::floor((scores.tau - 0.5 * (ti + tj)) / cell));
-          if (back < 0 || back >= width) continue;
-          const auto at = static_cast<std::size_t>((tj - ti) / cell * width + back);
-          s.heatmap_sum[at] += w * pair_plasticity(m, v);
-          s.heatmap_weight[at] += w;
-        }
-    }
-  }
-  return s;
-}
-
 void expect_near(const std::vector<double>& a, const std::vector<double>& b, double bound, const char* what) {
   ASSERT_EQ(a.size(), b.size()) << what;
   for (std::size_t i = 0; i < a.size(); ++i)
@@ -170,7 +117,7 @@ void sums_are_those_of_the_definition(index_t d, pair_precision precision, const
   const auto again = three.gaussian_pairs(k, x.groups, problems, {weight, precision, cell});
   for (std::size_t p = 0; p < problems.size(); ++p) {
     SCOPED_TRACE(p);
-    const auto right = by_definition(x, problems[p], weight, sums[p].heatmap_width);
+    const auto right = test::by_definition(k, x.groups, problems[p], weight, cell, sums[p].heatmap_width);
     expect_near(sums[p].sum, right.sum, bound, "sum");
     expect_near(sums[p].weight, right.weight, 1e-12, "weight");
     expect_near(sums[p].heatmap_sum, right.heatmap_sum, bound, "heatmap");

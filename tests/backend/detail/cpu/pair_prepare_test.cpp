@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <boost/math/special_functions/erf.hpp>
 #include <cmath>
-#include <cstdint>
 #include <limits>
 #include <vector>
 

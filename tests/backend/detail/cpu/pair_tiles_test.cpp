@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -52,58 +52,23 @@ score_distribution bucket_at(double tau, index_t before, double after = -1) {
   return x;
 }
 
-struct plain_heatmap {
-  std::vector<double> sum, weight;
-  double pairs = 0;
-};
-
-/// One pair after the other.
-plain_heatmap heatmap_of(const tile_keys& of, const std::vector<score_distribution>& distributions,
-                         const backend::heatmap_cells& cells, const pair_weight& weight) {
-  plain_heatmap h;
-  h.sum.resize(static_cast<std::size_t>(cells.width * cells.width));
-  h.weight.resize(h.sum.size());
-  for (const auto& x : distributions)
-    for (index_t g = 0; g < of.groups.groups(); ++g) {
-      const auto range = admissible(of.groups, g, x);
-      const index_t first = of.groups.offset[g];
-      for (index_t j = range.begin; j < range.end; ++j)
-        for (index_t i = range.begin; i < j; ++i) {
-          double m = 0, v = 0;
-          for (index_t c = 0; c < key_dim; ++c) {
-            const double delta = of.k[(first + j) * key_dim + c] - of.k[(first + i) * key_dim + c];
-            m += x.mean[c] * delta;
-            v += x.variance[c] * delta * delta;
-          }
-          const std::int32_t t_i = of.groups.position[first + i], t_j = of.groups.position[first + j];
-          const index_t at = cells.cell_of(cells.place(t_i, t_j), x.tau);
-          if (at < 0) continue;
-          const double w = weight ? weight({i - range.begin, j - range.begin, range.size(), t_i, t_j}) : 1.0;
-          h.sum[at] += w * pair_plasticity(m, v);
-          h.weight[at] += w;
-          ++h.pairs;
-        }
-    }
-  return h;
-}
-
 void expect_plain_heatmap(const std::string& what, const tile_keys& of, std::vector<score_distribution> distributions,
                           index_t cell_width, const pair_weight& weight = {}) {
   SCOPED_TRACE(what);
   cpu_context ctx{{.threads = 2}};
   const auto k = packed_tensor(of.k.data(), of.groups.row.size(), 1, key_dim);
   const pair_problem problem{0, {}, std::move(distributions)};
-  std::optional<plain_heatmap> plain;
+  std::optional<pair_sums> plain;
   for (const auto precision : {pair_precision::f32, pair_precision::f64}) {
     const auto got = ctx.gaussian_pairs(k, of.groups, {problem}, {weight, precision, cell_width})[0];
-    if (!plain)
-      plain = heatmap_of(of, problem.distributions, backend::heatmap_cells::of(cell_width, got.heatmap_width), weight);
-    ASSERT_EQ(got.heatmap_sum.size(), plain->sum.size());
-    ASSERT_GT(plain->pairs, 1e5);
+    if (!plain) plain = test::by_definition(k, of.groups, problem, weight, cell_width, got.heatmap_width);
+    ASSERT_EQ(got.heatmap_sum.size(), plain->heatmap_sum.size());
+    ASSERT_GT(std::accumulate(got.pairs.begin(), got.pairs.end(), std::int64_t{0}), 100000);
     const double bound = precision == pair_precision::f32 ? 1e-5 : 1e-12;
-    for (std::size_t c = 0; c < plain->sum.size(); ++c) {
-      ASSERT_EQ(got.heatmap_weight[c], plain->weight[c]) << "cell " << c;
-      ASSERT_NEAR(got.heatmap_sum[c], plain->sum[c], plain->weight[c] * bound) << "cell " << c;
+    for (std::size_t c = 0; c < plain->heatmap_sum.size(); ++c) {
+      const double weights = plain->heatmap_weight[c];
+      ASSERT_EQ(got.heatmap_weight[c], weights) << "cell " << c;
+      ASSERT_NEAR(got.heatmap_sum[c], plain->heatmap_sum[c], weights * bound) << "cell " << c;
     }
   }
 }
