@@ -53,7 +53,8 @@ planted_rows<float> layer_rows(std::uint64_t seed) {
 /// Returns the rows of the documents that `takes` admits.
 template <class Takes>
 planted_rows<float> only(const planted_rows<float>& rows, const Takes& takes) {
-  planted_rows<float> kept{.dim = rows.dim};
+  planted_rows<float> kept;
+  kept.dim = rows.dim;
   const auto keep = [&](const auto& x, const auto& position, const auto& document, auto& to, auto& at, auto& of) {
     for (std::size_t i = 0; i < document.size(); ++i) {
       if (!takes(index_t{document[i]})) continue;
@@ -156,7 +157,8 @@ void add_moments(cpu_context& ctx, const std::filesystem::path& folder, index_t 
       const auto rows =
           only(layer_rows(seed), [&](index_t e) { return e >= first && e < last && (e - first) % blocks == b; });
       const auto layer = as_layer(rows.view());
-      token_moments m{.moments = accumulate(ctx, layer, uniform_buckets{16}, {.context_length = context})};
+      token_moments m;
+      m.moments = accumulate(ctx, layer, uniform_buckets{16}, {.context_length = context});
       const auto differences =
           moments_by_block(ctx, "k", layer.k, layer.k_position, layer.k_document, blocks_of(rows.k_document, 1));
       m.k_differences = {differences[0][0].differences};

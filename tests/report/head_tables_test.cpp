@@ -17,8 +17,8 @@ namespace {
 using namespace qkgeom;
 
 /// A table, written to a file and read back.
-struct written : csv_table {
-  written(const std::filesystem::path& path, const table& t) : csv_table((write_csv(path, t), read_csv(path))) {}
+struct read_back : csv_table {
+  read_back(const std::filesystem::path& path, const table& t) : csv_table((write_csv(path, t), read_csv(path))) {}
   double number(std::size_t row, const char* column) const { return numbers(column)[row]; }
 };
 
@@ -60,7 +60,7 @@ const analysed& planted_model() {
 using geometry_tables = test::in_scratch_folder;
 
 TEST_F(geometry_tables, complement) {
-  const written t(folder / "complement.csv", complement_table(planted_model().complement));
+  const read_back t(folder / "complement.csv", complement_table(planted_model().complement));
   ASSERT_EQ(t.rows(), 9u);  // three heads of (8 - 2) / 2 planes
   const auto& plane = planted_model().complement[1].complement.planes[1];
   EXPECT_EQ(t.number(4, "k_frequency"), plane.k.frequency);
@@ -69,7 +69,7 @@ TEST_F(geometry_tables, complement) {
 }
 
 TEST_F(geometry_tables, decay) {
-  const written t(folder / "decay.csv", decay_table(planted_model().decay)),
+  const read_back t(folder / "decay.csv", decay_table(planted_model().decay)),
       profile(folder / "decay_profile.csv", decay_profile_table(planted_model().decay));
   ASSERT_EQ(t.rows(), 6u);
   EXPECT_EQ(t.number(3, "abs_gamma_median"), planted_model().decay[1].decay.pooled.abs_gamma.median);
@@ -90,7 +90,7 @@ TEST_F(geometry_tables, model_level) {
   const auto maps = model_heatmaps(report);
   std::size_t filled = 0;
   for (const index_t n : maps[0].heads) filled += n > 0;
-  EXPECT_EQ(written(folder / "model_heatmap.csv", model_heatmap_table(maps)).rows(), filled);
+  EXPECT_EQ(read_back(folder / "model_heatmap.csv", model_heatmap_table(maps)).rows(), filled);
   EXPECT_GT(filled, 50u);
 }
 
@@ -119,7 +119,7 @@ struct pair_tables : testing::Test {
 };
 
 TEST_F(pair_tables, components_of_buckets_and_cells) {
-  const written t(folder / "components.csv", components_table(report));
+  const read_back t(folder / "components.csv", components_table(report));
   const auto& profile = report.heads[0].profiles[0];
   const auto z = term_profile(profile, pair_term::abs_z);
   std::size_t buckets = 0, cells = 0;
@@ -150,7 +150,7 @@ TEST_F(pair_tables, components_of_buckets_and_cells) {
 }
 
 TEST_F(pair_tables, later_keys_beside_the_bias) {
-  const written t(folder / "later_keys.csv", later_keys_table(report));
+  const read_back t(folder / "later_keys.csv", later_keys_table(report));
   ASSERT_EQ(t.rows(), 1u);
   const auto later = term_profile(report.heads[0].profiles[0], pair_term::later_wins);
   EXPECT_EQ(t.number(0, "later_wins"), summarize(later, 1000).overall.value);
@@ -176,7 +176,7 @@ TEST_F(pair_tables, later_keys_beside_the_bias) {
 
 TEST_F(pair_tables, bucket_table) {
   const std::vector<plasticity_bucket_table> tables{qkgeom::bucket_table(ctx, model, rows.view())};
-  const written t(folder / "bucket_table.csv", bucket_table_table(report, tables));
+  const read_back t(folder / "bucket_table.csv", bucket_table_table(report, tables));
   std::size_t filled = 0;
   for (const auto& c : tables[0].cells) filled += c.pairs > 0;
   ASSERT_EQ(t.rows(), filled);
