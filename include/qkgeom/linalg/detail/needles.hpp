@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "qkgeom/linalg/needles.hpp"
@@ -9,6 +10,22 @@
 #include "qkgeom/linalg/scores.hpp"
 
 namespace qkgeom::linalg {
+
+inline index_t count_above(const float* begin, const float* end, float s) {
+  return std::count_if(begin, end, [s](float x) { return x > s; });
+}
+
+/// Returns what std::max_element does, by a branch that is seldom taken where g++ makes a chain of conditional moves.
+inline const float* first_largest(const float* begin, const float* end) {
+  float top = *begin;
+  const float* at = begin;
+  for (const float* x = begin; x != end; ++x)
+    if (*x > top) [[unlikely]] {
+      top = *x;
+      at = x;
+    }
+  return at;
+}
 
 QKGEOM_INLINE std::vector<needle_scores> score_needles(const needle_plan& plan, const needle_document& document,
                                                        const std::vector<float>& q, const std::vector<float>& k,
@@ -54,21 +71,17 @@ QKGEOM_INLINE std::vector<needle_scores> score_needles(const needle_plan& plan, 
     if (plan.sinks) row_products(still.data(), queries, sinks.data(), shells * plan.first, d, of_sinks.data());
     for (const needle& one : document.needles) {
       const float *const begin = near.data() + one.query * tokens, *const end = begin + document.at[one.query];
-      const index_t key = one.key >= 0 ? one.key : std::max_element(end - plan.near, end - plan.nearest) - begin;
+      const index_t key = one.key >= 0 ? one.key : first_largest(end - plan.near, end - plan.nearest) - begin;
       float s = begin[key];
       if (one.moved >= 0) {
         const auto moved = rotated(k.data() + key * d, 1, [&](index_t) { return one.moved; });
-        s = 0;
-        for (index_t x = 0; x < d; ++x) s += still[one.query * d + x] * moved[x];
+        s = std::inner_product(moved.begin(), moved.end(), still.begin() + one.query * d, 0.f);
       }
-      const auto above = [s](const float* from, const float* to) {
-        return static_cast<index_t>(std::count_if(from, to, [s](float x) { return x > s; }));
-      };
       const auto first_window = found.near.size();
       found.score.push_back(s);
       for (const index_t n : document.windows)  // a needle that is moved stands elsewhere
-        found.near.push_back(above(end - n, end) - (begin + key >= end - n && begin[key] > s ? 1 : 0));
-      found.near.push_back(above(begin, begin + plan.first));
+        found.near.push_back(count_above(end - n, end, s) - (begin + key >= end - n && begin[key] > s ? 1 : 0));
+      found.near.push_back(count_above(begin, begin + plan.first, s));
       found.far.resize(found.score.size() * shells);
       if (found.near[first_window] > one.most) continue;
       std::fill(share.begin(), share.end(), 0.f);
@@ -78,7 +91,7 @@ QKGEOM_INLINE std::vector<needle_scores> score_needles(const needle_plan& plan, 
                                                                                                   plan.first;
         auto& split = found.far[(found.score.size() - 1) * shells + i];
         split.own = v[key - plan.first];
-        split.first = plan.sinks ? above(first, first + plan.first) : 0;
+        split.first = plan.sinks ? count_above(first, first + plan.first, s) : 0;
         if (s > found.excess[i * queries + one.query].top || !(plan.weight[i] > 0)) continue;
         split.scores = split_at(v, width, s, static_cast<float>(plan.weight[i]), share.data());
         split.scores.square -= share[key - plan.first] * share[key - plan.first];
