@@ -69,8 +69,9 @@ std::vector<head_grip> count(cpu_context& cpu, const model_report& report, const
 /// Returns predicted less counted grip of the same documents. It has an error if all of them count.
 estimate miss_of(const grip_value& predicted, const grip_value& counted) {
   const double p = predicted.value.value, c = counted.value.value;
+  if (counted.without.size() != predicted.without.size()) return {p - c};
   std::vector<double> without;
-  for (std::size_t e = 0; e < counted.without.size() && counted.without.size() == predicted.without.size(); ++e) {
+  for (std::size_t e = 0; e < counted.without.size(); ++e) {
     const double a = predicted.without[e], b = counted.without[e];
     without.push_back((std::isnan(a) ? p : a) - (std::isnan(b) ? c : b));
   }

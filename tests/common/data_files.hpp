@@ -25,7 +25,7 @@ inline const nlohmann::json& json_data(const std::string& file) {
 /// Expects that `read` refuses what stands first in each line of this table of refusals.json, with the words beside it.
 template <class Read>
 void expect_refusals(const char* table, const Read& read) {
-  for (const auto& line : json_data("refusals.json")[table])
+  for (const auto& line : json_data("refusals.json").at(table))
     EXPECT_THAT(message_of([&] { read(line[0]); }), testing::HasSubstr(line[1].get<std::string>())) << line;
 }
 

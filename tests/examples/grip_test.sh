@@ -33,6 +33,9 @@ for r in grips:
 rope = [float(r["grip"]) / float(r["chance"]) for r in grips
         if r["rope"] == "1" and (r["needle"], r["top"], r["length"]) == ("winner", "8", "2000")]
 assert sum(rope) / len(rope) > 1.05, rope
+wide = [float(r["high"]) - float(r["low"]) for r in grips
+        if r["rope"] == "0" and (r["needle"], r["top"], r["length"]) == ("winner", "8", "2000")]
+assert sum(wide) / len(wide) < 0.14, wide  # 0.20 if noise of the check's counts widened the intervals
 heads = rows("grip_heads.csv")
 assert len(heads) == 24 and all(0 <= float(r["reach"]) <= 2000 for r in heads)
 stable = rows("stability.csv")

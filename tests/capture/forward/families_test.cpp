@@ -46,7 +46,7 @@ const std::map<std::string, void (*)(decoder_description&)>& changes() {
       {"no norms of outputs", [](auto& d) { d.names.attention_out_norm = d.names.feed_forward_out_norm = ""; }},
       {"embedding without its scale", [](auto& d) { d.scaled_embedding = false; }},
       {"silu", [](auto& d) { d.act = activation::silu; }},
-      {"all pairs turn", [](auto& d) { d.rope.inv_freq = default_frequencies(1e4, d.head_dim); }},
+      {"all pairs rotate", [](auto& d) { d.rope.inv_freq = default_frequencies(1e4, d.head_dim); }},
       {"base 10000 in sliding layers",
        [](auto& d) { d.local_rope->inv_freq = default_frequencies(1e4, d.local_rope->rotary_dim); }},
       {"no norm of values", [](auto& d) { d.value_norm = false; }},

@@ -42,7 +42,7 @@ TEST_F(capture_program, help_and_bad_options_have_their_status) {
   EXPECT_THAT(log(), ::testing::MatchesRegex("qkgeom capture [0-9]+\\.[0-9]+\\.[0-9]+, kernels for .*\n"));
   refused({});
   refused({"--model", data, "--out", "o"});
-  for (const auto& line : test::json_data("refusals.json")["options"])
+  for (const auto& line : test::json_data("refusals.json").at("options"))
     EXPECT_THAT(refused(with(line[0])), HasSubstr(line[1].get<std::string>()));
   if (!fs::exists("/dev/nvidiactl")) {  // no device, or a build without CUDA
     EXPECT_THAT(refused(with({"--device", "cuda"})), HasSubstr("CUDA"));

@@ -86,9 +86,8 @@ QKGEOM_INLINE std::vector<needle_scores> score_needles(const needle_plan& plan, 
       if (found.near[first_window] > one.most) continue;
       std::fill(share.begin(), share.end(), 0.f);
       for (index_t i = 0; i < shells; ++i) {
-        const float *const v = far.data() + (i * queries + one.query) * width, *const first = of_sinks.data() +
-                                                                                              (one.query * shells + i) *
-                                                                                                  plan.first;
+        const float* const v = far.data() + (i * queries + one.query) * width;
+        const float* const first = of_sinks.data() + (one.query * shells + i) * plan.first;
         auto& split = found.far[(found.score.size() - 1) * shells + i];
         split.own = v[key - plan.first];
         split.first = plan.sinks ? count_above(first, first + plan.first, s) : 0;

@@ -109,12 +109,21 @@ class needle_scorer {
     for (index_t i = 0; i < sinks(); ++i) far.push_back(key(i % plan_.first, *plan_.sinks + i));
     for (const needle& one : e.needles)
       if (one.moved >= 0) far.push_back(key(one.key, one.moved));
-    const auto on_near = device_.copy(near), on_far = device_.copy(far);
+    std::vector<placed_row> own, still;
+    for (std::size_t c = 0; c < e.row.size(); ++c) {
+      own.push_back({e.row[c] * q_.row_stride, plan_.own + e.at[c]});
+      still.push_back({e.row[c] * q_.row_stride, plan_.own});
+    }
+    const auto on_near = device_.copy(near), on_far = device_.copy(far), on_own = device_.copy(own),
+               on_still = device_.copy(still);
     std::vector<needle_scores> found(key_of_query_.size());
     for (index_t g = 0; g < k_.heads; ++g) {
       const auto near_k = rotated(k_.head(g).data, on_near), far_k = rotated(k_.head(g).data, on_far);
       for (std::size_t h = 0; h < found.size(); ++h)
-        if (key_of_query_[h] == g) found[h] = of_head(e, q_.head(static_cast<index_t>(h)).data, near_k, far_k);
+        if (key_of_query_[h] == g) {
+          const T* const q = q_.head(static_cast<index_t>(h)).data;
+          found[h] = of_head(e, products(rotated(q, on_own), near_k), products(rotated(q, on_still), far_k));
+        }
     }
     return found;
   }
@@ -143,16 +152,10 @@ class needle_scorer {
     return scores;
   }
 
-  needle_scores of_head(const needle_document& e, const T* q, const floats& near_k, const floats& far_k) const {
+  /// Returns what the scores of a query head's rows with the near keys and with the far ones say of the needles.
+  needle_scores of_head(const needle_document& e, const floats& near, const floats& far) const {
     const index_t m = e.tokens - plan_.first, queries = static_cast<index_t>(e.row.size()),
-                  columns = far_k.size() / k_.dim;
-    std::vector<placed_row> own, still;
-    for (index_t c = 0; c < queries; ++c) {
-      own.push_back({e.row[c] * q_.row_stride, plan_.own + e.at[c]});
-      still.push_back({e.row[c] * q_.row_stride, plan_.own});
-    }
-    const auto near = products(rotated(q, device_.copy(own)), near_k),
-               far = products(rotated(q, device_.copy(still)), far_k);
+                  columns = far.size() / std::max<index_t>(1, queries);
     const auto near_of = [&](const needle& n) { return near.data() + n.query * e.tokens; };
     const auto far_of = [&](const needle& n) { return far.data() + n.query * columns; };
     needle_scores found{.excess = excess_of(far.data(), queries, columns, m)};
