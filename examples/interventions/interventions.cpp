@@ -149,7 +149,9 @@ std::vector<agreement> read_agreements(const evaluation_tables& t, const std::fi
       const std::size_t n = changes[0].size();
       std::vector<double> each;
       for (std::size_t u = 0; n > 1 && u < n; ++u) each.push_back(without(u));
-      found.push_back({what.first, what.second, column, predicted.size(), jackknife(without(n), each)});
+      auto agreed = jackknife(without(n), each);
+      if (agreed.error < 1e-12) agreed = {agreed.value};  // no unit changes a rank, so these say nothing of others
+      found.push_back({what.first, what.second, column, predicted.size(), agreed});
     }
   return found;
 }
@@ -287,7 +289,9 @@ void write_agreements(output_folder& out, const std::vector<agreement>& found) {
   c.add("measure", "`loss`; `copy`, `lookup`", &agreement::measure).add("place", place_meaning, &agreement::place);
   c.add("column", "column of the predictions", &agreement::column);
   c.add("conditions", "number of conditions, random ones among them", &agreement::conditions);
-  c.add("rank_correlation", "Spearman's correlation of predictions and changes; its error is over documents or probes",
+  c.add("rank_correlation",
+        "Spearman's correlation of predictions and changes; its error is over documents or probes, and empty where "
+        "none changes a rank",
         &agreement::rank_correlation);
   out.write("agreement.csv", std::move(c).with_rows(found));
 }

@@ -229,8 +229,13 @@ for r in rows("still-effects/agreement.csv"):
             bad.append(f"agreement with {r['column']}: {r['rank_correlation']}, not {want}")
 if abs(change["slowest-2/chosen/still"]) > 1e-3 or change["often/chosen/still"] < 0.1:
     bad.append(f"slow planes cost {change['slowest-2/chosen/still']}, fast ones {change['often/chosen/still']}")
+three = sorted(sets, key=change.get)[::18]
+with open(f"{work}/three.csv", "w") as table:
+    csv.writer(table).writerows([("condition", "rank"), *zip(three, range(3))])
 END
 wrote "$work/still-effects" columns.csv effects.csv agreement.csv
+run interventions "$work/still" --table "$work/three.csv" --columns rank --no-figures --out "$work/of-three"
+grep -qE '^loss,all,rank,3,(1|0\.9{12}[0-9]*),$' "$work/of-three/agreement.csv" || bad "an error of ranks that no document changes: $(cat "$work/of-three/agreement.csv")"
 with_table() { refused "$1" interventions "$work/still" --table "$2" --columns ap_drop --out "$work/x"; }
 sed '$p' "$work/planes/plane_sets.csv" >"$work/twice.csv"
 with_table 'a condition has several rows' "$work/twice.csv"
