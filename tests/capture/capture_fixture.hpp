@@ -53,6 +53,13 @@ void change_config(const std::filesystem::path& model, const Change& change) {
   put(model / "config.json", config.dump());
 }
 
+/// A tokenizer whose tokens are the letters: a is 3, z is 28.
+inline json letter_tokenizer() {
+  json vocabulary;
+  for (int i = 0; i < 26; ++i) vocabulary[std::string(1, static_cast<char>('a' + i))] = i + 3;
+  return {{"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", json::array()}}}};
+}
+
 /// The bytes of a file. A test that fails prints their SHA-256.
 struct file_bytes : std::string {
   friend void PrintTo(const file_bytes& bytes, std::ostream* out) { *out << sha256().add(bytes).hex(); }

@@ -24,7 +24,7 @@ namespace {
 using namespace qkgeom;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
-using named_weights = std::map<std::string, std::pair<std::vector<index_t>, std::vector<float>>>;
+using named_weights = model_weights<float>;
 
 constexpr index_t changed_tokens = 96, changed_dim = 32;
 
@@ -33,13 +33,9 @@ constexpr index_t changed_tokens = 96, changed_dim = 32;
 class changed_model : public testing::Test {
  protected:
   changed_model() {
-    const safetensors_file file((test::bundled / "stage2-step-1400/model.safetensors").string());
-    for (const auto& t : file.tensors()) {
-      auto& [shape, x] = tensors[t.name];
-      shape = t.shape;
-      for (const bf16 v : file.values<bf16>(t)) x.push_back(static_cast<float>(v));
-    }
-    auto& embedding = tensors.at("model.embed_tokens.weight").second;
+    for (const auto& [name, t] : read_weights(test::bundled / "stage2-step-1400"))
+      tensors[name] = {t.shape, {t.values.begin(), t.values.end()}};
+    auto& embedding = tensors.at("model.embed_tokens.weight").values;
     for (index_t t = 0; t < changed_tokens; ++t) {
       float* const row = embedding.data() + t * 128;
       double rest = 0;
@@ -54,10 +50,7 @@ class changed_model : public testing::Test {
   /// Writes a checkpoint with these weights and returns its folder.
   fs::path written(const named_weights& w) {
     const fs::path model = folder / std::to_string(models++);
-    fs::create_directories(model);
-    std::vector<tensor_to_write> list;
-    for (const auto& [name, t] : w) list.push_back({name, "F32", t.first, std::as_bytes(std::span(t.second))});
-    write_safetensors(model / "model.safetensors", std::move(list));
+    write_weights(model, w);
     return model;
   }
   /// q and k of every layer of the checkpoint with these weights.
@@ -82,7 +75,7 @@ class changed_model : public testing::Test {
 TEST_F(changed_model, an_ablated_head_is_one_whose_output_weights_are_0) {
   named_weights without = tensors;
   for (const auto& [layer, head] : {std::pair{0, 3}, std::pair{2, 7}}) {
-    auto& o = without.at("model.layers." + std::to_string(layer) + ".self_attn.o_proj.weight").second;
+    auto& o = without.at("model.layers." + std::to_string(layer) + ".self_attn.o_proj.weight").values;
     for (int row = 0; row < 128; ++row)
       for (int c = 0; c < changed_dim; ++c) o[row * 256 + head * changed_dim + c] = 0;
   }
@@ -98,8 +91,8 @@ TEST_F(changed_model, clamped_keys_are_those_of_weights_without_the_slope) {
   std::vector<double> slope(changed_dim);
   for (std::size_t i = 0; i < slope.size(); ++i) slope[i] = 0.2 * std::sin(1.0 + static_cast<double>(i));
   named_weights without = tensors;
-  const auto& norm_weight = tensors.at("model.layers.0.input_layernorm.weight").second;
-  auto& k = without.at("model.layers.0.self_attn.k_proj.weight").second;
+  const auto& norm_weight = tensors.at("model.layers.0.input_layernorm.weight").values;
+  auto& k = without.at("model.layers.0.self_attn.k_proj.weight").values;
   for (std::size_t i = 0; i < slope.size(); ++i)
     k[i * 128] -= static_cast<float>(slope[i] * changed_tokens / static_cast<double>(norm_weight[0]));
   std::vector<head_change> changes;
@@ -127,13 +120,13 @@ TEST_F(changed_model, keys_of_a_cache_lose_what_an_outlier_makes_small) {
   // Coordinate 0 of key head 0 is far above the others and no query reads it. To four bits the others are 0, so that
   // all keys of a document are alike: as with keys of 0.
   named_weights outlier = tensors, without = tensors;
-  auto& q = outlier.at("model.layers.0.self_attn.q_proj.weight").second;
+  auto& q = outlier.at("model.layers.0.self_attn.q_proj.weight").values;
   for (int h = 0; h < 4; ++h)
     for (int c = 0; c < 128; ++c) q[h * changed_dim * 128 + c] = 0;
-  auto& k = outlier.at("model.layers.0.self_attn.k_proj.weight").second;
+  auto& k = outlier.at("model.layers.0.self_attn.k_proj.weight").values;
   for (int c = 0; c < 128; ++c) k[c] = c == 1 ? 1000.0f : 0.0f;
-  without.at("model.layers.0.self_attn.q_proj.weight").second = q;
-  auto& zero = without.at("model.layers.0.self_attn.k_proj.weight").second;
+  without.at("model.layers.0.self_attn.q_proj.weight").values = q;
+  auto& zero = without.at("model.layers.0.self_attn.k_proj.weight").values;
   std::fill(zero.begin(), zero.begin() + changed_dim * 128, 0.0f);
   const auto as = [](cache_type t, index_t heads) {
     std::vector<head_change> changes;

@@ -23,22 +23,13 @@ class restored_heads : public test::in_scratch_folder {
     const fs::path model = test::family_folder(family);
     d = read_description(read_json(model / "config.json"));
     weights.emplace(model);
-    const safetensors_file file(model / "model.safetensors");
-    std::vector<std::vector<std::byte>> bytes;
-    std::vector<tensor_to_write> list;
-    for (const tensor_entry& t : file.tensors()) {
-      auto& x = bytes.emplace_back(t.data, t.data + t.bytes);
-      ASSERT_EQ(t.dtype, "BF16");
-      for (std::size_t i = 1; chosen(t.name) && i < x.size(); i += 2) x[i] ^= std::byte{0x80};
-    }
-    for (std::size_t i = 0; i < bytes.size(); ++i) {
-      const tensor_entry& t = file.tensors()[i];
-      list.push_back({t.name, t.dtype, t.shape, bytes[i]});
-    }
+    auto negated = read_weights(model);
+    for (auto& [name, t] : negated)
+      if (chosen(name))
+        for (bf16& x : t.values) x.bits ^= 0x8000;
     other = folder / family;
-    fs::create_directories(other);
+    write_weights(other, negated);
     fs::copy_file(model / "config.json", other / "config.json", fs::copy_options::overwrite_existing);
-    write_safetensors(other / "model.safetensors", std::move(list));
     layer = 0;
     while (!d.attends(layer)) ++layer;
   }

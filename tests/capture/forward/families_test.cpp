@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 
+#include "capture/forward/layer_weights.hpp"
 #include "tests/capture/forward/forward_fixture.hpp"
 #include "tests/common/data_files.hpp"
 #include "tests/io/scratch.hpp"
@@ -151,17 +152,11 @@ TEST(families, checkpoints_of_base_models_are_read) {
   for (const auto& [family, inner] : {std::pair{"llama-linear", ""}, {"gpt-neox", ""}, {"gemma3", "language_model."}}) {
     const forward_fixture f = family_fixture(family);
     const std::string outer = find_prefix(f.description(), checkpoint(f.folder));
-    const safetensors_file original(f.folder + "/model.safetensors");
-    std::vector<tensor_to_write> written;
-    for (const auto& t : original.tensors())
-      if (t.name.starts_with(outer))
-        written.push_back({inner + t.name.substr(outer.size()),
-                           "BF16",
-                           t.shape,
-                           std::as_bytes(std::span(original.values<bf16>(t))),
-                           {}});
+    model_weights<bf16> written;
+    for (const auto& [name, t] : read_weights(f.folder))
+      if (name.starts_with(outer)) written[inner + name.substr(outer.size())] = t;
     const test::scratch_folder folder;
-    write_safetensors(folder / "model.safetensors", written);
+    write_weights(folder.path(), written);
     EXPECT_EQ(run_fixture({f.file, folder.path().string()}, f.description(), compute_type::f32),
               run_fixture(f, f.description(), compute_type::f32))
         << family;
@@ -172,32 +167,27 @@ TEST(families, checkpoints_of_base_models_are_read) {
 struct quantised_and_plain {
   forward_fixture f;
   test::scratch_folder folder{};
-  std::map<std::string, std::vector<bf16>> values{};
-  std::vector<tensor_to_write> quantised{}, plain{};
+  model_weights<bf16> plain = read_weights(f.folder);
+  std::vector<tensor_to_write> quantised{};
 
-  /// Calls `quantise(tensor, values)` on each tensor. It returns the tensors that store the quantised form and sets
-  /// `values` to what they mean; where it returns none, the tensor stays in bf16.
+  /// Calls `quantise(name, tensor)` on each tensor. It returns the tensors that store the quantised form and sets the
+  /// values to what they mean; where it returns none, the tensor stays in bf16.
   template <class Quantise>
   void fill(const Quantise& quantise) {
-    const safetensors_file original(f.folder + "/model.safetensors");
-    for (const auto& t : original.tensors()) {
-      const auto stored = original.values<bf16>(t);
-      auto& x = values[t.name];
-      x.assign(stored.begin(), stored.end());
-      const std::vector<tensor_to_write> form = quantise(t, x);
-      plain.push_back({t.name, "BF16", t.shape, std::as_bytes(std::span(x)), {}});
+    for (auto& [name, t] : plain) {
+      const std::vector<tensor_to_write> form = quantise(name, t);
       quantised.insert(quantised.end(), form.begin(), form.end());
-      if (form.empty()) quantised.push_back(plain.back());
+      if (form.empty()) quantised.push_back(tensor_of(name, t.shape, t.values.data()));
     }
   }
   /// Writes both to the folders "quantised" and "plain", whose rows must be the same. Returns them.
   named_tensors equal_rows() const {
+    write_weights(folder / "plain", plain);
+    std::filesystem::create_directory(folder / "quantised");
+    write_safetensors(folder / "quantised" / "model.safetensors", quantised);
     std::vector<named_tensors> found;
-    for (const auto& [name, tensors] : {std::pair{"quantised", &quantised}, std::pair{"plain", &plain}}) {
-      std::filesystem::create_directory(folder / name);
-      write_safetensors(folder / name / "model.safetensors", *tensors);
+    for (const char* name : {"quantised", "plain"})
       found.push_back(run_fixture({f.file, (folder / name).string()}, f.description(), compute_type::bf16));
-    }
     EXPECT_EQ(found[0], found[1]);
     return found[0];
   }
@@ -214,26 +204,26 @@ TEST(families, fp8_weights_are_value_times_scale) {
   std::map<std::string, std::vector<std::uint8_t>> codes;
   std::map<std::string, bf16> scales;
   quantised_and_plain both{f};
-  both.fill([&](const auto& t, std::vector<bf16>& values) -> std::vector<tensor_to_write> {
-    if (t.name.find("_proj.weight") == std::string::npos) return {};
+  both.fill([&](const std::string& tensor, auto& t) -> std::vector<tensor_to_write> {
+    if (tensor.find("_proj.weight") == tensor.npos) return {};
     const std::size_t made = scales.size();
-    const bf16 scale = scales[t.name] = bf16::round(0.0173f + 0.001f * static_cast<float>(made));
-    auto& code = codes[t.name];
-    for (std::size_t i = 0; i < values.size(); ++i) {
+    const bf16 scale = scales[tensor] = bf16::round(0.0173f + 0.001f * static_cast<float>(made));
+    auto& code = codes[tensor];
+    for (std::size_t i = 0; i < t.values.size(); ++i) {
       std::uint8_t c = static_cast<std::uint8_t>((i * 37 + made + 1) % 256);  // any value there is, but NaN
       if ((c & 127) == 127) c = 0;
       if ((c & 127) > 88) c = static_cast<std::uint8_t>(c - 48);  // and none that is huge
       code.push_back(c);
-      values[i] = bf16::round(static_cast<float>(e4m3(c) * static_cast<double>(static_cast<float>(scale))));
+      t.values[i] = bf16::round(static_cast<float>(e4m3(c) * static_cast<double>(static_cast<float>(scale))));
     }
-    return {{t.name, "F8_E4M3", t.shape, std::as_bytes(std::span(code)), {}},
-            {t.name + "_scale_inv", "BF16", {}, std::as_bytes(std::span(&scales[t.name], 1)), {}}};
+    return {{tensor, "F8_E4M3", t.shape, std::as_bytes(std::span(code))},
+            tensor_of(tensor + "_scale_inv", {}, &scales[tensor])};
   });
   EXPECT_GT(scales.size(), 10u);
   both.equal_rows();
   // In f32 nothing is rounded.
   const auto& [name, code] = *codes.begin();
-  const auto shape = safetensors_file(f.folder + "/model.safetensors").find(name)->shape;
+  const auto& shape = both.plain.at(name).shape;
   std::vector<float> row(static_cast<std::size_t>(shape[1]));
   checkpoint(both.folder / "quantised").read(name, shape, 0, 1, false, row.data());
   for (std::size_t i = 0; i < row.size(); ++i)
@@ -256,27 +246,24 @@ TEST(families, experts_in_one_tensor_are_those_of_tensors_of_their_own) {
   const forward_fixture f = family_fixture("qwen3.5-moe");
   const decoder_description d = f.description();
   const index_t experts = d.experts->count, width = d.experts->width;
-  const safetensors_file original(f.folder + "/model.safetensors");
-  std::map<std::string, std::pair<std::vector<index_t>, std::vector<bf16>>> joined;
-  for (const auto& t : original.tensors()) {
-    const auto values = original.values<bf16>(t);
-    const auto at = t.name.find(".experts.");
-    const bool own = at == t.name.npos, down = t.name.ends_with("down_proj.weight");
-    auto& [shape, all] = joined[own ? t.name : t.name.substr(0, at + 9) + (down ? "down_proj" : "gate_up_proj")];
-    shape = own ? t.shape : std::vector{experts, down ? d.hidden : 2 * width, down ? width : d.hidden};
-    const index_t expert = own ? 0 : std::stoi(t.name.substr(at + 9));
-    const index_t row = t.name.ends_with(".up_proj.weight") && !own ? width : 0;
-    index_t size = 1;
-    for (const index_t n : shape) size *= n;
-    all.resize(size);
-    std::copy(values.begin(), values.end(), all.begin() + (own ? 0 : (expert * shape[1] + row) * shape[2]));
+  const auto own = read_weights(f.folder);
+  model_weights<bf16> joined;
+  for (const auto& [name, t] : own) {
+    const auto at = name.find(".experts.");
+    if (at == name.npos) {
+      joined[name] = t;
+      continue;
+    }
+    const bool down = name.ends_with("down_proj.weight"), up = name.ends_with(".up_proj.weight");
+    auto& [shape, all] = joined[name.substr(0, at + 9) + (down ? "down_proj" : "gate_up_proj")];
+    shape = {experts, down ? d.hidden : 2 * width, down ? width : d.hidden};
+    all.resize(shape[0] * shape[1] * shape[2]);
+    std::ranges::copy(t.values,
+                      all.begin() + (std::stoi(name.substr(at + 9)) * shape[1] + (up ? width : 0)) * shape[2]);
   }
-  std::vector<tensor_to_write> written;
-  for (const auto& [name, t] : joined)
-    written.push_back({name, "BF16", t.first, std::as_bytes(std::span(t.second)), {}});
-  EXPECT_LT(written.size(), original.tensors().size());
+  EXPECT_LT(joined.size(), own.size());
   const test::scratch_folder folder;
-  write_safetensors(folder / "model.safetensors", written);
+  write_weights(folder.path(), joined);
   EXPECT_EQ(run_fixture({f.file, folder.path().string()}, d, compute_type::bf16),
             run_fixture(f, d, compute_type::bf16));
 }
@@ -287,10 +274,10 @@ TEST(families, mxfp4_experts_are_the_values_of_the_microscaling_format) {
   constexpr double e2m1[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   std::map<std::string, std::vector<std::uint8_t>> bytes_of;
   quantised_and_plain both{f};
-  both.fill([&](const auto& t, std::vector<bf16>& values) -> std::vector<tensor_to_write> {
-    if (!t.name.ends_with("experts.gate_up_proj") && !t.name.ends_with("experts.down_proj")) return {};
+  both.fill([&](const std::string& name, auto& t) -> std::vector<tensor_to_write> {
+    if (!name.ends_with("experts.gate_up_proj") && !name.ends_with("experts.down_proj")) return {};
     const index_t experts = t.shape[0], in = t.shape[1], rows = t.shape[2], blocks = in / 32;
-    auto &codes = bytes_of[t.name + "_blocks"], &scales = bytes_of[t.name + "_scales"];
+    auto &codes = bytes_of[name + "_blocks"], &scales = bytes_of[name + "_scales"];
     for (index_t e = 0; e < experts; ++e)
       for (index_t r = 0; r < rows; ++r)
         for (index_t b = 0; b < blocks; ++b) {
@@ -303,11 +290,11 @@ TEST(families, mxfp4_experts_are_the_values_of_the_microscaling_format) {
             else
               codes.back() = static_cast<std::uint8_t>(codes.back() | code << 4);
             const double size = e2m1[code & 7] * std::pow(2.0, scale - 127);
-            values[(e * in + b * 32 + i) * rows + r] = bf16::round(static_cast<float>(code & 8 ? -size : size));
+            t.values[(e * in + b * 32 + i) * rows + r] = bf16::round(static_cast<float>(code & 8 ? -size : size));
           }
         }
-    return {{t.name + "_blocks", "U8", {experts, rows, blocks, 16}, std::as_bytes(std::span(codes)), {}},
-            {t.name + "_scales", "U8", {experts, rows, blocks}, std::as_bytes(std::span(scales)), {}}};
+    return {{name + "_blocks", "U8", {experts, rows, blocks, 16}, std::as_bytes(std::span(codes))},
+            {name + "_scales", "U8", {experts, rows, blocks}, std::as_bytes(std::span(scales))}};
   });
   EXPECT_EQ(bytes_of.size(), 12u);
   auto lying = both.quantised;

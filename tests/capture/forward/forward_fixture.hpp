@@ -16,6 +16,33 @@
 
 namespace qkgeom {
 
+/// A model's tensors by name, to be changed and written.
+template <class T>
+struct weight_values {
+  std::vector<index_t> shape;
+  std::vector<T> values;
+};
+template <class T>
+using model_weights = std::map<std::string, weight_values<T>>;
+
+/// The weights of a folder's model.safetensors, all in bf16.
+inline model_weights<bf16> read_weights(const std::filesystem::path& folder) {
+  const safetensors_file file(folder / "model.safetensors");
+  model_weights<bf16> weights;
+  for (const auto& t : file.tensors()) {
+    const auto values = file.values<bf16>(t);
+    weights[t.name] = {t.shape, {values.begin(), values.end()}};
+  }
+  return weights;
+}
+template <class T>
+void write_weights(const std::filesystem::path& folder, const model_weights<T>& weights) {
+  std::filesystem::create_directories(folder);
+  std::vector<tensor_to_write> tensors;
+  for (const auto& [name, t] : weights) tensors.push_back(tensor_of(name, t.shape, t.values.data()));
+  write_safetensors(folder / "model.safetensors", tensors);
+}
+
 /// What transformers computed: ids in; q, k of every layer as its attention function receives them, or of its indexer.
 struct forward_fixture {
   std::string file, folder;

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -19,9 +16,10 @@ namespace qkgeom::test {
 struct written_gguf {
   struct tensor {
     std::string name;
-    std::vector<index_t> shape;  ///< slowest first
-    std::string type;            ///< F32, F16, Q8_0 or MXFP4
-    std::vector<float> values;
+    std::vector<index_t> shape;   ///< slowest first
+    std::string type;             ///< F32, F16, Q8_0 or MXFP4
+    std::vector<float> values{};  ///< of F32 and F16
+    std::string blocks{};         ///< bytes of the others
   };
   std::string magic = "GGUF";
   std::uint32_t version = 3;
@@ -48,7 +46,8 @@ struct written_gguf {
       for (auto n = t.shape.rbegin(); n != t.shape.rend(); ++n) put(out, static_cast<std::int64_t>(*n));
       put(out, std::uint32_t{t.type == "F32" ? 0u : t.type == "F16" ? 1u : t.type == "Q8_0" ? 8u : 39u});
       put(out, static_cast<std::uint64_t>(data.size()));
-      put_values(data, t);
+      for (const float x : t.values) t.type == "F32" ? put(data, x) : put(data, f16::round(x));
+      data += t.blocks;
       data.resize((data.size() + alignment - 1) / alignment * alignment);
     }
     out.resize((out.size() + alignment - 1) / alignment * alignment);
@@ -88,39 +87,6 @@ struct written_gguf {
       constexpr std::size_t widths[] = {1, 1, 2, 2, 4, 4, 0, 0, 0, 0, 8, 8};
       const auto x = v.get<std::int64_t>();  // its lowest bytes come first
       out.append(reinterpret_cast<const char*>(&x), widths[integer_type]);
-    }
-  }
-  /// 32 values with the least exponent that holds the largest; the first 16 are the bytes' lower halves.
-  static void put_mxfp4(std::string& out, const float* x, float largest) {
-    constexpr float sizes[] = {0, 1, 2, 3, 4, 6, 8, 12};  // twice those of E2M1
-    int exponent = 1;
-    while (std::ldexp(12.0f, exponent - 128) < largest) ++exponent;
-    put(out, static_cast<std::uint8_t>(exponent));
-    const auto code = [&](float v) {
-      const float size = std::ldexp(std::abs(v), 128 - exponent);
-      const auto* const nearest = std::min_element(std::begin(sizes), std::end(sizes), [&](float a, float b) {
-        return std::abs(a - size) < std::abs(b - size);
-      });
-      return static_cast<unsigned>(nearest - sizes) | (v < 0 ? 8u : 0u);
-    };
-    for (int i = 0; i < 16; ++i) put(out, static_cast<std::uint8_t>(code(x[i]) | code(x[i + 16]) << 4));
-  }
-  static void put_values(std::string& out, const tensor& t) {
-    for (std::size_t i = 0; i < t.values.size();) {
-      if (t.type == "F32") put(out, t.values[i++]);
-      if (t.type == "F16") put(out, f16::round(t.values[i++]));
-      if (t.type != "Q8_0" && t.type != "MXFP4") continue;
-      float largest = 0;
-      for (std::size_t j = 0; j < 32; ++j) largest = std::max(largest, std::abs(t.values[i + j]));
-      if (t.type == "MXFP4") {
-        put_mxfp4(out, &t.values[i], largest);
-        i += 32;
-        continue;
-      }
-      const f16 scale = f16::round(largest / 127);
-      put(out, scale);
-      for (std::size_t j = 0; j < 32; ++j, ++i)
-        put(out, static_cast<std::int8_t>(largest > 0 ? std::lround(t.values[i] / static_cast<float>(scale)) : 0));
     }
   }
 };

@@ -20,15 +20,9 @@ constexpr index_t short_document = 40, long_document = 300;
 
 struct row_steps_test : test::capture_test {
   row_steps_test() {
-    json vocabulary;
     std::string text;
-    for (int i = 0; i < 26; ++i) vocabulary[std::string(1, static_cast<char>('a' + i))] = i + 3;
     for (int i = 0; i < long_document; ++i) text += static_cast<char>('a' + (i * i + i / 7) % 26);
-    const json tokenizer{{"version", "1.0"},
-                         {"added_tokens", json::array()},
-                         {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}},
-                         {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", json::array()}}}};
-    options.inputs.tokenizer = write("tokenizer.json", tokenizer.dump());
+    options.inputs.tokenizer = write("tokenizer.json", test::letter_tokenizer().dump());
     options.inputs.bos = bos_rule::none;
     options.inputs.text = {write("long.txt", text), write("short.txt", text.substr(5, short_document)),
                            write("middle.txt", text.substr(9, 100))};

@@ -8,10 +8,10 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <regex>
 #include <sstream>
 #include <string>
 
-#include "capture/forward/cpu_forward_pass.hpp"
 #include "capture/job/documents.hpp"
 #include "capture/job/estimate.hpp"
 #include "capture/job/plan.hpp"
@@ -57,27 +57,12 @@ class job : public test::capture_test {
     test::write_books(folder / "books.jsonl", 1);
     options.inputs.jsonl = folder / "books.jsonl";
   }
-  /// Rewrites the weights: `change` may change each tensor, and returns whether it stays; `add` may add some.
-  void change_weights(const std::function<bool(tensor_to_write&, std::vector<bf16>&)>& change,
-                      const std::function<void(std::vector<tensor_to_write>&)>& add = {}) {
+  /// A copy of the model with other weights.
+  void change_weights(const std::function<void(model_weights<bf16>&)>& change) {
     copy_model();
-    std::map<std::string, std::vector<bf16>> values;
-    std::vector<tensor_to_write> tensors;
-    {
-      const safetensors_file file(options.model.path / "model.safetensors");
-      for (const auto& t : file.tensors()) {
-        const auto v = file.values<bf16>(t);
-        auto& kept = values[t.name];
-        kept.assign(v.begin(), v.end());
-        tensor_to_write w{t.name, "BF16", t.shape, {}, {}};
-        if (!change(w, kept)) continue;
-        w.data = std::as_bytes(std::span(kept));
-        tensors.push_back(w);
-      }
-    }
-    if (add) add(tensors);
-    fs::remove(options.model.path / "model.safetensors");
-    write_safetensors(options.model.path / "model.safetensors", tensors);
+    auto weights = read_weights(options.model.path);
+    change(weights);
+    write_weights(options.model.path, weights);
   }
 };
 
@@ -114,40 +99,33 @@ TEST_F(job, rows_are_those_of_the_forward_pass) {
   options.selection.heads = 9;
   options.selection.seed = 4;
   const auto c = captured();
-  const checkpoint weights(options.model.path);
-  thread_pool pool(1);
-  const auto model = cpu_forward_pass(read_description(read_json(options.model.path / "config.json")), weights,
-                                      compute_type::f32, 7, pool);
+  const auto d = read_description(read_json(options.model.path / "config.json"));
   const auto tokens = tokenizer::load(bundled / "tokenizer.json");
-  std::map<index_t, std::size_t> next;
-  index_t heads = 0, rows = 0;
-  for (int document = 0; document < 2; ++document) {
+  std::map<index_t, index_t> next;  // row of a layer
+  index_t heads = 0;
+  for (std::uint32_t document = 0; document < 2; ++document) {
     const auto ids = tokens.encode(read_text(options.inputs.text[document], 1000), 48);
-    run_document(
-        *model, ids, rope_stage::post, [&](index_t layer, tensor_view<const float> q, tensor_view<const float>) {
-          for (const auto& info : c.manifest().layers) {
-            if (info.layer != layer) continue;
-            if (document == 0) heads += static_cast<index_t>(info.query_heads.size());
-            const auto kept = draw_tokens(
-                options.selection.sampler, q.rows,
-                {4, static_cast<std::uint32_t>(document), static_cast<std::uint32_t>(layer), draw::query_token});
-            c.read_layer(layer).visit([&]<class T>(const layer_view<T>& view) {
-              for (const std::int32_t t : kept) {
-                const auto r = static_cast<index_t>(next[layer]++);
-                ASSERT_LT(r, view.q.rows);
-                EXPECT_EQ(view.q_position[r], t);
-                EXPECT_EQ(view.q_document[r], document);
-                for (index_t h = 0; h < view.q.heads; ++h)
-                  for (index_t x = 0; x < view.q.dim; ++x)
-                    ASSERT_EQ(static_cast<float>(view.q.head(h)(r, x)), q.head(info.query_heads[h])(t, x));
-                ++rows;
-              }
-            });
-          }
-        });
+    std::vector<std::int32_t> positions(ids.size());
+    std::iota(positions.begin(), positions.end(), 0);
+    const auto rows = rows_of(options.model.path, d, ids, positions, compute_type::f32);
+    for (const auto& info : c.manifest().layers) {
+      const auto& q = rows.at("layer." + std::to_string(info.layer) + ".q");  // (heads, tokens, dim)
+      const auto layer = c.read_layer(info.layer);
+      const auto view = layer.view<float>();
+      heads += document == 0 ? view.q.heads : 0;
+      const random_stream key{4, document, static_cast<std::uint32_t>(info.layer), draw::query_token};
+      for (const std::int32_t t : draw_tokens(options.selection.sampler, std::ssize(ids), key)) {
+        const index_t r = next[info.layer]++;
+        ASSERT_LT(r, view.q.rows);
+        EXPECT_EQ(view.q_position[r], t);
+        EXPECT_EQ(view.q_document[r], document);
+        for (index_t h = 0; h < view.q.heads; ++h)
+          ASSERT_TRUE(std::equal(view.q.head(h).row(r), view.q.head(h).row(r) + view.q.dim,
+                                 q.data() + (info.query_heads[h] * std::ssize(ids) + t) * view.q.dim));
+      }
+    }
   }
   EXPECT_EQ(heads, 9);
-  EXPECT_GT(rows, 0);
 }
 
 TEST_F(job, first_tokens_are_skipped_and_keys_stand_where_queries_do) {
@@ -349,42 +327,14 @@ TEST_F(job, an_output_matrix_that_is_tied_by_name_alone_is_noted) {
   options.inputs.text = {write("a.txt", "Amen")};
   options.statistics.loss = true;
   for (const bool same : {true, false}) {
-    std::vector<bf16> output;
-    tensor_to_write own{"lm_head.weight", "BF16", {}, {}, {}};
-    change_weights(
-        [&](tensor_to_write& t, std::vector<bf16>& values) {
-          if (t.name != "model.embed_tokens.weight") return true;
-          output = values;
-          own.shape = t.shape;
-          return true;
-        },
-        [&](std::vector<tensor_to_write>& tensors) {
-          if (!same) output.back() = bf16(1.0f);
-          own.data = std::as_bytes(std::span(output));
-          tensors.push_back(own);
-        });
+    change_weights([&](auto& weights) {
+      auto& own = weights["lm_head.weight"] = weights.at("model.embed_tokens.weight");
+      if (!same) own.values.back() = bf16(1.0f);
+    });
     options.run.out = folder / (same ? "same" : "other");
     run();
     EXPECT_EQ(notes.str().find("an output matrix of their own") == std::string::npos, same);
   }
-}
-
-TEST_F(job, a_finished_capture_is_that_of_its_documents_and_weights) {
-  options.inputs.text = {write("a.txt", "In the beginning God created")};
-  options.selection.max_length = 4;
-  copy_model();
-  run();
-  options.run.resume = true;
-  EXPECT_TRUE(run().was_complete);
-  write("a.txt", "And the earth was without form");  // the same name and number of tokens
-  EXPECT_THAT(refusal(), HasSubstr("other documents or weights"));
-  write("a.txt", "In the beginning God created");
-  EXPECT_TRUE(run().was_complete);
-  change_weights([](tensor_to_write&, std::vector<bf16>& v) {
-    v[7] = bf16::round(0.75f);
-    return true;
-  });
-  EXPECT_THAT(refusal(), HasSubstr("other documents or weights"));
 }
 
 TEST_F(job, weights_that_differ_past_the_first_megabyte_are_other_weights) {
@@ -393,10 +343,7 @@ TEST_F(job, weights_that_differ_past_the_first_megabyte_are_other_weights) {
   options.run.resume = true;
   const std::string last = "model.layers.5.mlp.down_proj.weight";
   const auto change_last = [&] {
-    change_weights([&](tensor_to_write& t, std::vector<bf16>& v) {
-      if (t.name == last) v[v.size() / 3] = bf16::round(0.75f);
-      return true;
-    });
+    change_weights([&](auto& weights) { weights.at(last).values[1000] = bf16::round(0.75f); });
   };
   copy_model();
   {
@@ -651,11 +598,14 @@ TEST_F(job, a_bucket_as_long_as_the_context_is_noted) {
 }
 
 TEST_F(job, a_finished_or_foreign_folder_is_not_overwritten) {
-  options.inputs.text = {write("a.txt", "Amen")};
+  options.inputs.text = {write("a.txt", "In the beginning God created")};
+  options.selection.max_length = 4;
   run();
   EXPECT_THAT(refusal(), HasSubstr("already holds one"));
   options.run.resume = true;
   EXPECT_TRUE(run().was_complete);
+  write("a.txt", "And the earth was without form");  // the same name and number of tokens
+  EXPECT_THAT(refusal(), HasSubstr("other documents or weights"));
   options.selection.seed = 9;
   EXPECT_THAT(refusal(), HasSubstr("other settings"));
   options.run.out = folder / "foreign";
@@ -667,17 +617,11 @@ TEST_F(job, a_finished_or_foreign_folder_is_not_overwritten) {
 TEST_F(job, weights_that_are_missing_misshapen_or_not_finite) {
   options.inputs.text = {write("a.txt", "Amen")};
   const std::string name = "model.layers.2.self_attn.k_proj.weight";
-  change_weights([&](tensor_to_write& t, auto&) { return t.name != name; });
+  change_weights([&](auto& weights) { weights.erase(name); });
   EXPECT_THAT(refusal(), HasSubstr("has no tensor " + name));
-  change_weights([&](tensor_to_write& t, auto&) {
-    if (t.name == name) std::swap(t.shape[0], t.shape[1]);
-    return true;
-  });
+  change_weights([&](auto& weights) { weights.at(name).shape = {128, 64}; });
   EXPECT_THAT(refusal(), HasSubstr(name + " must have shape (64, 128)"));
-  change_weights([&](tensor_to_write& t, std::vector<bf16>& v) {
-    if (t.name == name) v[77] = bf16{0x7fc0};
-    return true;
-  });
+  change_weights([&](auto& weights) { weights.at(name).values[77] = bf16{0x7fc0}; });
   EXPECT_THAT(refusal(), HasSubstr(name + " holds NaN at entry 77"));
   std::vector<bf16> rows(64 * 128);
   const checkpoint weights(options.model.path);
@@ -691,14 +635,10 @@ TEST_F(job, layers_after_the_last_captured_one_and_the_rest_of_that_one_are_not_
   options.selection.layers = {0, 2};
   run();
   const std::string whole = read_text(options.run.out / "shard-00000.safetensors", 1 << 20);
-  change_weights([&](tensor_to_write& t, auto&) {
-    const std::string layers = "model.layers.";
-    if (t.name.rfind(layers, 0) != 0) return t.name.find("embed") != std::string::npos;
-    const int layer = std::stoi(t.name.substr(layers.size()));
-    const auto names = {"input_layernorm", "q_proj", "k_proj"};
-    return layer < 2 || (layer == 2 && std::any_of(names.begin(), names.end(), [&](const char* name) {
-                           return t.name.find(name) != std::string::npos;
-                         }));
+  change_weights([](auto& weights) {
+    std::erase_if(weights, [](const auto& tensor) {
+      return !std::regex_search(tensor.first, std::regex("embed|layers.[01]|layers.2.*(input_layernorm|[qk]_proj)"));
+    });
   });
   fs::rename(options.model.path, folder / "stage1-step-1000");
   options.model.path = folder / "stage1-step-1000";
@@ -718,12 +658,13 @@ TEST_F(job, models_that_are_not_whole_are_refused_by_their_cause) {
     put(options.model.path / file, pointer);
     EXPECT_THAT(refusal(), HasSubstr(std::string(file) + " is a pointer of git-lfs")) << file;
   }
-  change_weights([](tensor_to_write& t, std::vector<bf16>& values) {
-    if (t.name.ends_with("q_proj.weight")) t.shape = {0}, values.clear();
-    return true;
-  });
+  change_weights([](auto& weights) { weights.at("model.layers.3.self_attn.q_proj.weight") = {{0}, {}}; });
   EXPECT_THAT(refusal(), HasSubstr("is empty, as ZeRO stage 3 writes"));
-  change_weights([](tensor_to_write& t, std::vector<bf16>&) { return t.name.insert(0, "_orig_mod."), true; });
+  change_weights([](auto& weights) {
+    model_weights<bf16> renamed;
+    for (auto& [name, t] : weights) renamed["_orig_mod." + name] = t;
+    weights = renamed;
+  });
   EXPECT_THAT(refusal(), HasSubstr("names begin with \"_orig_mod.model.\", as those of a model within another one do"));
   fs::remove(options.model.path / "config.json");
   EXPECT_THAT(refusal(), HasSubstr("has no config.json"));

@@ -45,6 +45,7 @@ inline json said(const decoder_description& d) {
            {"rotary_first", d.rope.first},
            {"interleaved", d.rope.interleaved},
            {"attention_factor", d.rope.attention_factor},
+           {"dynamic", nullptr},
            {"grows_from", nullptr},
            {"captured", choose_layers(d, {.include_windowed = true})},
            {"windows", by_layer([](const auto& l) { return l.window.value_or(0); })},
@@ -58,6 +59,7 @@ inline json said(const decoder_description& d) {
            {"head_dims", by_layer([&](const auto& l) { return d.heads_of(l).head_dim; })}};
   if (const auto cap = plan_capture(d, "m", "", {.include_windowed = true}).score_softcap)
     all["planned_softcap"] = *cap;
+  if (d.rope.dynamic) all["dynamic"] = d.rope.dynamic->factor;
   if (d.growth) all.update({{"grows_from", d.growth->context}, {"growth", d.growth->beta}});
   if (d.score_scale) all["score_scale"] = *d.score_scale;
   if (d.indexer) all["indexer"] = {d.indexer->heads, d.indexer->dim, d.indexer->chosen};
@@ -80,14 +82,15 @@ inline json said(const decoder_description& d) {
 }
 
 /// Expects that a description says what a line of a table has, by the names of `said` (lists that are shorter than the
-/// layers begin again), and has its `frequencies`, each a number and a value.
+/// layers begin again), and has its `frequencies` and `local_frequencies`, each a number and a value.
 inline void expect_said(const decoder_description& d, const json& line) {
   const json found = said(d);
   for (const auto& [name, expected] : line[2].items()) {
     json value = expected;
-    if (name == "frequencies") {
+    if (name.ends_with("frequencies")) {
+      const auto& rope = name == "frequencies" ? d.rope : *d.local_rope;
       for (const auto& [number, f] : value.get<std::vector<std::pair<std::size_t, double>>>())
-        EXPECT_NEAR(d.rope.inv_freq.at(number), f, 1e-6 * f) << number << " of " << line;
+        EXPECT_NEAR(rope.inv_freq.at(number), f, 1e-6 * f) << number << " of " << line;
       continue;
     }
     ASSERT_TRUE(found.contains(name)) << name << " of " << line;
