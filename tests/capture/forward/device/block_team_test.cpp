@@ -56,24 +56,10 @@ class fibre_device : public test::host_device {
   thread_order order_;
 };
 
-struct holds_fibres {
-  fibre_device on;
-};
-template <class T>
-struct fibre_pass : holds_fibres, device_forward_pass<fibre_device, T> {
-  fibre_pass(thread_order order, const decoder_description& d, const checkpoint& weights, index_t last_layer,
-             thread_pool& pool)
-      : holds_fibres{fibre_device(pool, order)},
-        device_forward_pass<fibre_device, T>(on, d, weights, last_layer, pool,
-                                             {.chunk = 9, .attention_rows = 5, .attention_keys = 8}) {}
-};
+constexpr thread_order orders[] = {thread_order::first_comes_first, thread_order::last_comes_first};
 
 forward_pass_factory pass(thread_order order) {
-  return [order](const decoder_description& d, const checkpoint& weights, compute_type type, index_t last_layer,
-                 thread_pool& pool) -> std::unique_ptr<forward_pass> {
-    if (type == compute_type::bf16) return std::make_unique<fibre_pass<bf16>>(order, d, weights, last_layer, pool);
-    return std::make_unique<fibre_pass<float>>(order, d, weights, last_layer, pool);
-  };
+  return test::pass_on<fibre_device>({.chunk = 9, .attention_rows = 5, .attention_keys = 8}, order);
 }
 
 constexpr std::size_t two_chunks = 12;
@@ -90,14 +76,14 @@ std::vector<std::string> families() {
 }
 
 TEST(block_team, gives_what_the_cpu_gives_in_any_order_of_its_threads) {
-  for (const auto& name : families())
-    for (const auto order : {thread_order::first_comes_first, thread_order::last_comes_first})
+  for (const auto order : orders) {
+    for (const auto& name : families())
       test::expect_sinks_as_on_the_cpu(name, rope_stage::post, pass(order), two_chunks);
-}
-
-TEST(block_team, changes_heads_as_the_cpu_does) {
-  for (const auto order : {thread_order::first_comes_first, thread_order::last_comes_first})
     test::expect_changed_heads_as_on_the_cpu("qwen3-moe", pass(order), two_chunks);
+    test::expect_sinks_as_on_the_cpu("ministral3", rope_stage::post, pass(order), 66);  // queries grow from 64 on
+    for (const char* name : {"deepseek-v3.2", "glm-5"})  // see more keys than are chosen; not each layer has an indexer
+      test::expect_sinks_as_on_the_cpu(name, rope_stage::post, pass(order), 52);
+  }
 }
 
 // Head 0 sees keys of a cache, head 1 the keys as they are; threads share rows and blocks.
@@ -131,11 +117,6 @@ TEST(block_team, rounds_keys_as_a_cache_does) {
   }
 }
 
-TEST(block_team, lets_queries_grow_after_they_are_rotated) {  // from position 64 on
-  for (const auto order : {thread_order::first_comes_first, thread_order::last_comes_first})
-    test::expect_sinks_as_on_the_cpu("ministral3", rope_stage::post, pass(order), 66);
-}
-
 TEST(block_team, bits_do_not_depend_on_the_order_of_its_threads) {
   for (const auto& name : families())
     test::expect_same_bits(name, pass(thread_order::first_comes_first), {pass(thread_order::last_comes_first)},
@@ -151,7 +132,7 @@ TEST(block_team, chooses_the_experts_of_the_largest_logits) {
   for (index_t i = 0; i < experts; ++i) logits[3 * experts + i] = 2;
   for (index_t i = 0; i < 68; ++i) logits[4 * experts + i] = std::numeric_limits<float>::quiet_NaN();
   thread_pool pool(2);
-  for (const auto order : {thread_order::first_comes_first, thread_order::last_comes_first})
+  for (const auto order : orders)
     for (const bool normalised : {false, true}) {
       fibre_device device(pool, order);
       std::vector<std::int32_t> expert(rows * chosen, -1);
@@ -193,7 +174,7 @@ TEST(block_team, chooses_the_keys_of_the_largest_scores) {
   std::vector<float> scores;
   for (const float x : test::noise_of(rows * keys, 4, 5)) scores.push_back(std::round(4 * x) / 4);
   thread_pool pool(2);
-  for (const auto order : {thread_order::first_comes_first, thread_order::last_comes_first})
+  for (const auto order : orders)
     for (const index_t width : {index_t{1}, index_t{9}, index_t{70}}) {
       fibre_device device(pool, order);
       std::vector<std::int32_t> chosen(rows * width, -1);
@@ -210,13 +191,6 @@ TEST(block_team, chooses_the_keys_of_the_largest_scores) {
         EXPECT_EQ(found, best) << r << ' ' << width;
       }
     }
-}
-
-// Both see more keys than are chosen; GLM 5 has layers without an indexer.
-TEST(block_team, attends_to_chosen_keys_as_the_cpu_does) {
-  for (const char* name : {"deepseek-v3.2", "glm-5"})
-    for (const auto order : {thread_order::first_comes_first, thread_order::last_comes_first})
-      test::expect_sinks_as_on_the_cpu(name, rope_stage::post, pass(order), 52);
 }
 
 TEST(block_team, measures_a_plain_softmax_in_the_same_bits) {

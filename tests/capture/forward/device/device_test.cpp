@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "capture/on_cpu.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "tests/capture/capture_fixture.hpp"
@@ -31,48 +32,9 @@ constexpr decoder_options small_chunks{.chunk = 48, .attention_rows = 20, .atten
 /// so far.
 constexpr decoder_options as_theirs{.chunk = 48, .attention_rows = 20, .attention_keys = 512, .resident = 0};
 
-template <class Device>
-struct holds_device {
-  Device on;
-};
-/// A host device and a forward pass on it, with moments taken where the rows lie.
-template <class T, class Device = test::host_device>
-class host_pass : holds_device<Device>, public device_forward_pass<Device, T> {
- public:
-  host_pass(const decoder_description& d, const checkpoint& weights, index_t last_layer, thread_pool& pool,
-            const decoder_options& options = small_chunks)
-      : holds_device<Device>{Device(pool)},
-        device_forward_pass<Device, T>(this->on, d, weights, last_layer, pool, options) {}
-  void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override {
-    if (forbids_rows) {
-      EXPECT_FALSE(sinks.rows) << "whole layers leave the device, but nothing needs that";
-    }
-    device_forward_pass<Device, T>::run(documents, stage, sinks);
-  }
-  bool takes_moments(moment_store& store) override {
-    this->bring_moments(store, [this](const char* side, const tensor_view<const T>& x,
-                                      const vector_view<const std::int32_t>& position) {
-      return cpu_.moments(side, x, position, std::vector<std::int32_t>(x.rows, -1), 0, scatter_kind::full);
-    });
-    return true;
-  }
-
-  bool forbids_rows = false;
-
- private:
-  cpu_context cpu_{{.threads = 2}};
-};
-
-template <class Device>
-forward_pass_factory pass_on(const decoder_options& options) {
-  return [options](const decoder_description& d, const checkpoint& weights, compute_type type, index_t last_layer,
-                   thread_pool& pool) -> std::unique_ptr<forward_pass> {
-    if (type == compute_type::bf16)
-      return std::make_unique<host_pass<bf16, Device>>(d, weights, last_layer, pool, options);
-    return std::make_unique<host_pass<float, Device>>(d, weights, last_layer, pool, options);
-  };
+forward_pass_factory pass(const decoder_options& options = small_chunks) {
+  return test::pass_on<test::host_device>(options);
 }
-forward_pass_factory pass(const decoder_options& options = small_chunks) { return pass_on<test::host_device>(options); }
 
 TEST(device, f32_agrees_with_transformers) {
   for (const auto& f : forward_fixtures()) test::expect_f32_as_transformers(f, pass());
@@ -159,7 +121,7 @@ class tile_device : public test::host_device_with<unset_memory> {
 TEST(device, fused_attention_gives_what_the_cpu_gives) {
   for (const auto& name : test::varied_families)
     for (const index_t chunk : {9, 4096})
-      test::expect_sinks_as_on_the_cpu(name, rope_stage::post, pass_on<tile_device>({.chunk = chunk}), 21);
+      test::expect_sinks_as_on_the_cpu(name, rope_stage::post, test::pass_on<tile_device>({.chunk = chunk}), 21);
 }
 
 /// Memory of the host that counts what is held of it.
@@ -268,6 +230,24 @@ TEST(device, products_for_blas_are_the_transposed_ones) {
       }
 }
 
+/// A pass that takes moments where the rows lie, so that no rows leave it.
+class capturing_pass : public test::host_pass<test::host_device, float> {
+ public:
+  capturing_pass(const decoder_description& d, const checkpoint& weights, index_t last_layer, thread_pool& pool)
+      : host_pass(test::host_device(pool), d, weights, last_layer, pool, small_chunks) {}
+  void run(std::span<const token_span> documents, rope_stage stage, const batch_sinks& sinks) override {
+    EXPECT_FALSE(sinks.rows) << "whole layers leave the device, but nothing needs that";
+    host_pass::run(documents, stage, sinks);
+  }
+  bool takes_moments(moment_store& store) override {
+    bring_moments(store, cpu_backend(cpu_).moments);
+    return true;
+  }
+
+ private:
+  cpu_context cpu_{{.threads = 2}};
+};
+
 class device_capture : public test::capture_test {
  protected:
   device_capture() {
@@ -278,26 +258,17 @@ class device_capture : public test::capture_test {
     options.statistics.moments = options.statistics.softmax = options.statistics.loss = true;
     options.selection.head_list = {{1, 0}, {1, 5}, {3, 2}};
   }
-  void of(const std::string& name, const forward_pass_factory& forward) {
-    options.run.out = folder / name;
-    const auto moments = [&](const char* side, const tensor_view<const float>& x,
-                             const vector_view<const std::int32_t>& position) {
-      return cpu.moments(side, x, position, std::vector<std::int32_t>(x.rows, -1), 0, scatter_kind::full);
-    };
-    run_capture(options, notes, {.moments = moments, .forward = forward});
-  }
-
-  cpu_context cpu{{.threads = 2}};
 };
 
 TEST_F(device_capture, has_the_files_of_one_on_the_cpu) {
-  of("cpu", cpu_forward_pass());
-  of("device",
-     [](const decoder_description& d, const checkpoint& weights, compute_type, index_t last, thread_pool& pool) {
-       auto pass = std::make_unique<host_pass<float>>(d, weights, last, pool);
-       pass->forbids_rows = true;
-       return pass;
-     });
+  cpu_context cpu{{.threads = 2}};
+  auto backend = cpu_backend(cpu);
+  options.run.out = folder / "cpu";
+  run(backend);
+  backend.forward = [](const decoder_description& d, const checkpoint& weights, compute_type, index_t last,
+                       thread_pool& pool) { return std::make_unique<capturing_pass>(d, weights, last, pool); };
+  options.run.out = folder / "device";
+  run(backend);
   std::size_t compared = 0;
   const auto without_hashes = [](const std::filesystem::path& manifest) {
     auto m = read_json(manifest);

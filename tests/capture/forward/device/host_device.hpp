@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstring>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "capture/forward/blockwise_attention.hpp"
+#include "capture/forward/device/forward_pass.hpp"
 #include "capture/forward/layer_weights.hpp"
 #include "capture/forward/linear_map.hpp"
 #include "capture/forward/products/blas.hpp"
@@ -73,5 +76,30 @@ class host_device_with : public serial_device {
 };
 
 using host_device = host_device_with<cpu_memory>;
+
+template <class Device>
+struct holds_device {
+  Device on;
+};
+/// A device that the host plays, and a forward pass on it.
+template <class Device, class T>
+struct host_pass : holds_device<Device>, device_forward_pass<Device, T> {
+  host_pass(Device device, const decoder_description& d, const checkpoint& weights, index_t last_layer,
+            thread_pool& pool, const decoder_options& options)
+      : holds_device<Device>{std::move(device)},
+        device_forward_pass<Device, T>(this->on, d, weights, last_layer, pool, options) {}
+};
+
+/// Forward passes on Device(pool, arguments...).
+template <class Device, class... Arguments>
+forward_pass_factory pass_on(const decoder_options& options, Arguments... arguments) {
+  return [=](const decoder_description& d, const checkpoint& weights, compute_type type, index_t last,
+             thread_pool& pool) -> std::unique_ptr<forward_pass> {
+    const Device device(pool, arguments...);
+    if (type == compute_type::bf16)
+      return std::make_unique<host_pass<Device, bf16>>(device, d, weights, last, pool, options);
+    return std::make_unique<host_pass<Device, float>>(device, d, weights, last, pool, options);
+  };
+}
 
 }  // namespace qkgeom::test
