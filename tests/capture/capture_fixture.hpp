@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -10,7 +12,7 @@
 #include <vector>
 
 #include "capture/job/run_capture.hpp"
-#include "qkgeom/io/capture.hpp"
+#include "qkgeom/io/capture_set.hpp"
 #include "qkgeom/io/json.hpp"
 #include "qkgeom/io/sha256.hpp"
 #include "tests/io/scratch.hpp"
@@ -71,6 +73,20 @@ inline std::map<std::string, file_bytes> contents_of(const std::filesystem::path
   for (const auto& e : std::filesystem::directory_iterator(folder))
     files[e.path().filename().string()] = {get(e.path())};
   return files;
+}
+
+inline void expect_same_rows(const capture_set& a, const capture_set& b) {
+  ASSERT_EQ(a.layers(), b.layers());
+  for (const index_t layer : b.layers()) {
+    const auto x = a.read_layer(layer), y = b.read_layer(layer);
+    for (const auto& [of, is] : {std::pair{&x.q, &y.q}, {&x.k, &y.k}}) {
+      ASSERT_EQ(of->bytes(), is->bytes());
+      EXPECT_EQ(std::memcmp(of->data, is->data, is->bytes()), 0) << layer;
+      EXPECT_TRUE(std::ranges::equal(of->position, is->position)) << layer;
+      EXPECT_TRUE(std::ranges::equal(of->document, is->document)) << layer;
+      EXPECT_TRUE(std::ranges::equal(of->token, is->token)) << layer;
+    }
+  }
 }
 
 /// Captures a checkpoint of the bundled model into a folder of its own.

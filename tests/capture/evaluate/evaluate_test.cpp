@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include <numeric>
 #include <set>
 
 #include "capture/evaluate/probes.hpp"
@@ -56,7 +57,7 @@ class changed_model : public testing::Test {
   /// q and k of every layer of the checkpoint with these weights.
   named_tensors rows(const named_weights& w, const std::vector<head_change>& changes = {},
                      compute_type type = compute_type::f32) {
-    json config = read_json((test::bundled / "stage2-step-1400/config.json").string());
+    json config = read_json(test::bundled / "stage2-step-1400/config.json");
     config["no_rope_layers"][0] = 0;
     return rows_of(written(w), read_description(config), ids, ids, type,
                    [&](const auto& d, const checkpoint& read, compute_type t, index_t last, thread_pool& pool) {
@@ -72,6 +73,11 @@ class changed_model : public testing::Test {
   int models = 0;
 };
 
+/// The distance of one tensor of two models, over its norm.
+double apart(const named_tensors& a, const named_tensors& b, const std::string& name) {
+  return distance(a.at(name), b.at(name)) / norm(b.at(name));
+}
+
 TEST_F(changed_model, an_ablated_head_is_one_whose_output_weights_are_0) {
   named_weights without = tensors;
   for (const auto& [layer, head] : {std::pair{0, 3}, std::pair{2, 7}}) {
@@ -81,9 +87,9 @@ TEST_F(changed_model, an_ablated_head_is_one_whose_output_weights_are_0) {
   }
   const auto want = rows(without), as_it_is = rows(tensors),
              got = rows(tensors, {{{0, 3}, true, {}, 0}, {{2, 7}, true, {}, 0}});
-  for (const auto& [name, x] : want) EXPECT_EQ(got.at(name), x) << name;
+  EXPECT_EQ(got, want);
   EXPECT_EQ(got.at("layer.0.k"), as_it_is.at("layer.0.k"));
-  EXPECT_GT(distance(got.at("layer.1.k"), as_it_is.at("layer.1.k")), 0.01 * norm(as_it_is.at("layer.1.k")));
+  EXPECT_GT(apart(got, as_it_is, "layer.1.k"), 0.01);
 }
 
 TEST_F(changed_model, clamped_keys_are_those_of_weights_without_the_slope) {
@@ -99,21 +105,18 @@ TEST_F(changed_model, clamped_keys_are_those_of_weights_without_the_slope) {
   for (index_t h = 0; h < 4; ++h) changes.push_back({{0, h}, false, slope, 40.5});
   const auto want = rows(without), as_it_is = rows(tensors), got = rows(tensors, changes);
   for (const char* name : {"layer.1.q", "layer.1.k", "layer.2.q", "layer.7.k"}) {
-    EXPECT_LT(distance(got.at(name), want.at(name)), 2e-5 * norm(want.at(name))) << name;
-    EXPECT_GT(distance(got.at(name), as_it_is.at(name)), 5e-3 * norm(want.at(name))) << name;
+    EXPECT_LT(apart(got, want, name), 2e-5) << name;
+    EXPECT_GT(apart(got, as_it_is, name), 5e-3) << name;
   }
   // One head alone changes less, and a slope of 0 nothing.
   changes.resize(1);
   const auto one = rows(tensors, changes);
-  EXPECT_GT(distance(one.at("layer.1.k"), as_it_is.at("layer.1.k")), 5e-4 * norm(want.at("layer.1.k")));
-  EXPECT_GT(distance(one.at("layer.1.k"), got.at("layer.1.k")), 5e-4 * norm(want.at("layer.1.k")));
+  EXPECT_GT(apart(one, as_it_is, "layer.1.k"), 5e-4);
+  EXPECT_GT(apart(one, got, "layer.1.k"), 5e-4);
+  EXPECT_GT(apart(rows(tensors, changes, compute_type::bf16), rows(tensors, {}, compute_type::bf16), "layer.1.k"),
+            5e-4);
   changes[0].key_slope.assign(changed_dim, 0.0);
-  EXPECT_LT(distance(rows(tensors, changes).at("layer.7.k"), as_it_is.at("layer.7.k")),
-            1e-5 * norm(as_it_is.at("layer.7.k")));
-  changes[0].key_slope = slope;
-  EXPECT_GT(distance(rows(tensors, changes, compute_type::bf16).at("layer.1.k"),
-                     rows(tensors, {}, compute_type::bf16).at("layer.1.k")),
-            5e-4 * norm(want.at("layer.1.k")));
+  EXPECT_LT(apart(rows(tensors, changes), as_it_is, "layer.7.k"), 1e-5);
 }
 
 TEST_F(changed_model, keys_of_a_cache_lose_what_an_outlier_makes_small) {
@@ -136,24 +139,18 @@ TEST_F(changed_model, keys_of_a_cache_lose_what_an_outlier_makes_small) {
   const auto want = rows(without), as_it_is = rows(outlier), got = rows(outlier, as(cache_type::q4_0, 4));
   EXPECT_EQ(got.at("layer.0.k"), as_it_is.at("layer.0.k")) << "sinks get keys as they are before the change";
   for (const char* name : {"layer.1.q", "layer.1.k", "layer.7.k"}) {
-    EXPECT_LT(distance(got.at(name), want.at(name)), 1e-5 * norm(want.at(name))) << name;
-    EXPECT_GT(distance(as_it_is.at(name), want.at(name)), 1e-3 * norm(want.at(name))) << name;
+    EXPECT_LT(apart(got, want, name), 1e-5) << name;
+    EXPECT_GT(apart(as_it_is, want, name), 1e-3) << name;
   }
-  EXPECT_LT(distance(rows(outlier, as(cache_type::f32, 4)).at("layer.7.k"), as_it_is.at("layer.7.k")),
-            1e-5 * norm(want.at("layer.7.k")));
-  // One head alone changes less; without the outlier four bits keep most.
-  EXPECT_GT(distance(rows(outlier, as(cache_type::q4_0, 1)).at("layer.1.k"), got.at("layer.1.k")),
-            1e-4 * norm(want.at("layer.1.k")));
-  const auto plain = rows(tensors);
-  EXPECT_LT(distance(rows(tensors, as(cache_type::q8_0, 8)).at("layer.1.k"), plain.at("layer.1.k")),
-            2e-3 * norm(plain.at("layer.1.k")));
-  EXPECT_GT(distance(rows(tensors, as(cache_type::q8_0, 8)).at("layer.1.k"), plain.at("layer.1.k")),
-            1e-6 * norm(plain.at("layer.1.k")));
+  EXPECT_LT(apart(rows(outlier, as(cache_type::f32, 4)), as_it_is, "layer.7.k"), 1e-5);
+  // One head alone changes less; without the outlier eight bits keep most.
+  EXPECT_GT(apart(rows(outlier, as(cache_type::q4_0, 1)), got, "layer.1.k"), 1e-4);
+  const double plain = apart(rows(tensors, as(cache_type::q8_0, 8)), rows(tensors), "layer.1.k");
+  EXPECT_TRUE(plain > 1e-6 && plain < 2e-3) << plain;
 }
 
 TEST_F(changed_model, an_output_matrix_of_its_own_counts_before_the_embedding) {
-  json config = read_json((test::bundled / "stage2-step-1400/config.json").string());
-  auto model = read_description(config);
+  auto model = read_description(read_json(test::bundled / "stage2-step-1400/config.json"));
   ASSERT_TRUE(model.tied);
   const auto output = [&](const named_weights& w) { return find_output(model, checkpoint(written(w)), "model.").name; };
   EXPECT_EQ(output(tensors), "model.embed_tokens.weight");
@@ -210,21 +207,22 @@ class evaluation : public test::evaluated_model {
  protected:
   evaluation() {
     o.capture.selection.max_length = 256;
-    o.records = test::bundled / "records.json";
-    o.distances = {40, 160};
     o.trials = 3;
   }
-  void conditions(const std::string& text) { o.conditions = write("conditions.json", text); }
-  std::string refused(const std::string& text) {
-    conditions(text);
-    return test::message_of([&] { evaluate_model(o, notes); });
+  /// Asks for probes at one distance, and for lookups.
+  void probe_at(index_t distance) {
+    o.records = test::bundled / "records.json";
+    o.distances = {distance};
   }
-  /// Returns the losses of one condition, "none" without a text.
-  std::vector<double> losses(const std::string& changes = "") {
-    if (changes.empty())
-      o.conditions.clear();
-    else
-      conditions(R"({"conditions": [{"name": "changed", "changes": [)" + changes + "]}]}");
+  /// Writes one condition.
+  void condition(const std::string& name, const json& changes) {
+    write_conditions({{{"name", name}, {"changes", changes}}});
+  }
+  void write_conditions(const json& all) { o.conditions = write("conditions.json", json{{"conditions", all}}.dump()); }
+  /// Returns the losses of one condition, or of none.
+  std::vector<double> losses(const json& changes = json::array()) {
+    condition("changed", changes);
+    if (changes.empty()) o.conditions.clear();
     return evaluated().at(changes.empty() ? "none" : "changed");
   }
   /// Goes on with a copy of the model whose config.json is changed.
@@ -235,6 +233,14 @@ class evaluation : public test::evaluated_model {
   }
 };
 
+/// Heads of a layer, each ablated, but one.
+json ablated_heads(int layer, int but = -1) {
+  json changes = json::array();
+  for (int h = 0; h < 8; ++h)
+    if (h != but) changes.push_back({{"head", std::to_string(layer) + '.' + std::to_string(h)}, {"ablate", true}});
+  return changes;
+}
+
 /// Returns the largest difference of two lists.
 double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
   EXPECT_EQ(a.size(), b.size());
@@ -244,14 +250,11 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 }
 
 TEST_F(evaluation, gives_heads_the_embedding_that_an_option_gives_the_model) {
-  o.distances.clear();
-  o.records.clear();
   const auto as_it_is = losses();
-  const std::string yarn = R"("rope": {"scaling": "yarn:4:64"}})", base = R"("rope": {"theta": 500}})";
-  std::string all_yarn, all_base;
-  for (const char* layer : {"0", "1", "2", "4", "5", "6"}) {  // layers 3 and 7 have no rotary embedding
-    all_yarn += std::string(all_yarn.empty() ? "" : ", ") + R"({"layer": )" + layer + ", " + yarn;
-    all_base += std::string(all_base.empty() ? "" : ", ") + R"({"layer": )" + layer + ", " + base;
+  json all_yarn, all_base;
+  for (const int layer : {0, 1, 2, 4, 5, 6}) {  // layers 3 and 7 have no rotary embedding
+    all_yarn.push_back({{"layer", layer}, {"rope", {{"scaling", "yarn:4:64"}}}});
+    all_base.push_back({{"layer", layer}, {"rope", {{"theta", 500}}}});
   }
   const auto with_yarn = losses(all_yarn), with_base = losses(all_base);
   o.capture.model.rope_scaling = "yarn:4:64";
@@ -263,19 +266,16 @@ TEST_F(evaluation, gives_heads_the_embedding_that_an_option_gives_the_model) {
 }
 
 TEST_F(evaluation, a_base_alone_drops_no_scaling) {
-  o.distances.clear();
-  o.records.clear();
-  const std::string change = R"({"conditions": [{"name": "a", "changes": [{"layer": 1, "rope": {"theta": 500)";
   o.capture.model.rope_scaling = "linear:4";
-  EXPECT_THAT(refused(change + "}}]}]}"), HasSubstr("has the scaling linear"));
-  conditions(change + R"(, "scaling": "none"}}]}]})");
+  condition("a", {{{"layer", 1}, {"rope", {{"theta", 500}}}}});
+  EXPECT_QKGEOM_ERROR("has the scaling linear", evaluate_model(o, notes));
+  condition("a", {{{"layer", 1}, {"rope", {{"theta", 500}, {"scaling", "none"}}}}});
   evaluate_model(o, notes);
 }
 
 TEST_F(evaluation, does_not_find_logits_right_that_are_no_numbers) {
   o.distances = {160};
-  o.records.clear();
-  conditions(R"({"conditions": [{"name": "broken", "changes": [{"layer": 1, "rope": {"theta": 1e-300}}]}]})");
+  condition("broken", {{{"layer", 1}, {"rope", {{"theta", 1e-300}}}}});
   evaluate_model(o, notes);
   const auto probes = read_csv(o.capture.run.out / "condition_probes.csv");
   const auto right = probes.numbers("right");
@@ -287,18 +287,16 @@ TEST_F(evaluation, does_not_find_logits_right_that_are_no_numbers) {
 }
 
 TEST_F(evaluation, a_head_whose_planes_are_still_is_one_of_a_layer_without_rotation) {
-  o.distances.clear();
-  o.records.clear();
-  std::string others, planes;
-  for (int h = 0; h < 8; ++h)
-    if (h != 5) others += R"({"head": "1.)" + std::to_string(h) + R"(", "ablate": true}, )";
-  for (int p = 0; p < 16; ++p) planes += (p > 0 ? ", " : "") + std::to_string(p);
-  const std::string still = R"({"head": "1.5", "rope": {"still": [)";
-  const auto rotating = losses(others + still + "]}}"), all = losses(others + still + planes + "]}}"),
-             one = losses(others + still + "3]}}");
+  const auto with_still = [&](const json& planes) {
+    json changes = ablated_heads(1, 5);
+    changes.push_back({{"head", "1.5"}, {"rope", {{"still", planes}}}});
+    return losses(changes);
+  };
+  std::vector<int> planes(16);
+  std::iota(planes.begin(), planes.end(), 0);
+  const auto rotating = with_still(json::array()), all = with_still(planes), one = with_still({3});
   change_model([](json& config) { config["no_rope_layers"][1] = 0; });
-  others.resize(others.size() - 2);
-  EXPECT_LT(largest_difference(all, losses(others)), 2e-5);
+  EXPECT_LT(largest_difference(all, losses(ablated_heads(1, 5))), 2e-5);
   EXPECT_GT(largest_difference(all, rotating), 1e-3);
   EXPECT_GT(largest_difference(one, rotating), 1e-5);
   EXPECT_GT(largest_difference(one, all), 1e-5);
@@ -306,20 +304,13 @@ TEST_F(evaluation, a_head_whose_planes_are_still_is_one_of_a_layer_without_rotat
 
 TEST_F(evaluation, of_an_untrained_model_reads_no_weights) {
   o.capture.model.untrained = 3;
-  o.distances.clear();
-  o.records.clear();
-  evaluate_model(o, notes);
-  const auto table = read_csv(o.capture.run.out / "condition_loss.csv");
-  for (const double loss : table.numbers("loss")) EXPECT_GT(loss, 6);  // ln 1024 = 6.9; the trained one has 3
+  for (const double loss : losses()) EXPECT_GT(loss, 6);  // ln 1024 = 6.9; the trained one has 3
 }
 
 TEST_F(evaluation, has_every_condition_document_and_probe) {
-  o.distances = {160};
-  std::string all;
-  for (int h = 0; h < 8; ++h)
-    all += std::string(h > 0 ? "," : "") + R"({"head": "0.)" + std::to_string(h) + R"(", "ablate": true})";
-  conditions(R"({"conditions": [{"name": "none at all", "changes": []}, {"name": "layer 0", "changes": [)" + all +
-             "]}]}");
+  probe_at(160);
+  write_conditions(
+      {{{"name", "none at all"}, {"changes", json::array()}}, {{"name", "layer 0"}, {"changes", ablated_heads(0)}}});
   evaluate_model(o, notes);
   const auto loss = read_csv(o.capture.run.out / "condition_loss.csv"),
              probes = read_csv(o.capture.run.out / "condition_probes.csv");
@@ -351,8 +342,8 @@ TEST_F(evaluation, has_every_condition_document_and_probe) {
 }
 
 TEST_F(evaluation, does_not_depend_on_what_shares_a_visit_of_the_layers) {
-  o.distances = {160};
-  conditions(R"({"conditions": [{"name": "one less", "changes": [{"head": "1.2", "ablate": true}]}]})");
+  probe_at(160);
+  condition("one less", {{{"head", "1.2"}, {"ablate", true}}});
   std::map<index_t, std::map<std::string, test::file_bytes>> files;
   for (const index_t batch : {1, 300, 8192}) {
     o.capture.run.batch_tokens = batch;
@@ -366,18 +357,16 @@ TEST_F(evaluation, does_not_depend_on_what_shares_a_visit_of_the_layers) {
 
 TEST_F(evaluation, refuses_conditions_that_do_not_fit) {
   test::expect_refusals("conditions", [&](const json& all) {
-    conditions(all.dump());
+    o.conditions = write("conditions.json", all.dump());
     evaluate_model(o, notes);
   });
-  const auto latent = write("latent.json", R"({"conditions": [{"name": "a", "changes": [
-      {"layer": 1, "rope": {"scaling": "none"}}]}]})");
-  EXPECT_QKGEOM_ERROR("latent attention", read_conditions(latent, family_fixture("deepseek-v3").description()));
+  condition("a", {{{"layer", 1}, {"rope", {{"scaling", "none"}}}}});
+  EXPECT_QKGEOM_ERROR("latent attention", read_conditions(o.conditions, family_fixture("deepseek-v3").description()));
+  o.conditions.clear();
   o.distances = {400};
-  EXPECT_THAT(refused(R"({"conditions": [{"name": "a", "changes": []}]})"), HasSubstr("more than the context of 256"));
+  EXPECT_QKGEOM_ERROR("more than the context of 256", evaluate_model(o, notes));
   // A probe begins with what documents begin with.
-  o.records.clear();
   o.distances = {184};
-  conditions(R"({"conditions": [{"name": "a", "changes": []}]})");
   evaluate_model(o, notes);
   change_model([](json& config) { config["bos_token_id"] = 5; });
   o.capture.inputs.bos = bos_rule::prepend;

@@ -4,8 +4,9 @@
 
 #include "capture/gguf/gguf_model.hpp"
 #include "capture/text/tokenizer.hpp"
-#include "tests/capture/gguf/written_gguf.hpp"
+#include "tests/capture/gguf/gguf_fixture.hpp"
 #include "tests/capture/text/token_ids.hpp"
+#include "tests/common/data_files.hpp"
 
 namespace {
 
@@ -122,20 +123,13 @@ TEST_F(gguf_tokenizer, pairs_of_one_score_merge_from_the_left) {
 }
 
 TEST_F(gguf_tokenizer, bad_keys_are_refused) {
-  const auto refused = [&](const char* words, auto&& change) {
+  test::expect_refusals("gguf_tokenizers", [&](const json& patch) {
     json keys = fixture["keys"];
-    change(keys);
-    EXPECT_QKGEOM_ERROR(words, tokenizer_of(keys));
-  };
-  refused("a tokenizer of the kind 'rwkv' is not supported", [](json& k) { k["model"] = "rwkv"; });
-  refused("model scores must have a number for each", [](json& k) { k["scores"].erase(0); });
-  refused("scores must be a list", [](json& k) { k["scores"] = 1.0; });
-  refused("tokens must hold strings", [](json& k) { k["tokens"] = json::array({1, 2}); });
-  refused("bos_token_id", [](json& k) { k["bos_token_id"] = 900; });
-  refused("the text rule 'unheard-of' (tokenizer.ggml.pre) is not known; --tokenizer", [](json& k) {
-    k.update({{"model", "gpt2"}, {"pre", "unheard-of"}, {"merges", json::array()}});
+    keys.merge_patch(patch);
+    tokenizer_of(keys);
   });
-  refused("too long to be taken apart", [](json& k) { k["tokens"][5] = std::string(40000, 'x'); });
+  fixture["keys"]["tokens"][5] = std::string(40000, 'x');
+  EXPECT_QKGEOM_ERROR("too long to be taken apart", tokenizer_of(fixture["keys"]));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <numeric>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -30,15 +31,27 @@ namespace qkgeom {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
+using ::testing::HasSubstr, ::testing::Not;
 
 using test::bundled, test::put;
 
 class job : public test::capture_test {
  protected:
   job() {
+    options.inputs.text = {write("a.txt", "Amen")};
     options.selection.max_length = 48;
     options.selection.sampler = {sampler_kind::all, 16, 1};
+  }
+  /// Goes on with these lines as documents.
+  void write_lines(const std::string& lines) {
+    options.inputs.text.clear();
+    options.inputs.jsonl = write("d.jsonl", lines);
+  }
+  /// The notes of a run into a folder of that name.
+  std::string notes_of(const std::string& name) {
+    options.run.out = folder / name;
+    run();
+    return notes.str();
   }
   /// A copy of the model's folder whose config or weights a test may damage.
   void copy_model() {
@@ -51,11 +64,11 @@ class job : public test::capture_test {
     config["vocab_size"] = read_json(bundled / "stage1-step-1000" / "config.json")["vocab_size"];
     options.model.path = folder / "model";
     fs::create_directory(options.model.path);
-    std::ofstream(options.model.path / "config.json") << config;
+    put(options.model.path / "config.json", config.dump());
     fs::copy(bundled / "tokenizer.json", options.model.path);
     options.model.untrained = 1;
     test::write_books(folder / "books.jsonl", 1);
-    options.inputs.jsonl = folder / "books.jsonl";
+    write_lines(test::get(folder / "books.jsonl"));
   }
   /// A copy of the model with other weights.
   void change_weights(const std::function<void(model_weights<bf16>&)>& change) {
@@ -67,10 +80,10 @@ class job : public test::capture_test {
 };
 
 TEST_F(job, empty_short_and_long_documents) {
-  options.inputs.jsonl = write("d.jsonl",
-                               "{\"id\": \"none\", \"text\": \"\"}\n\n{\"id\": 7, \"text\": \"Amen\"}\n"
-                               "{\"text\": \"" +
-                                   std::string(400, 'x') + "\"}\r\n{\"id\": \"bad\", \"text\": \"a\xff z\"}");
+  write_lines(
+      "{\"id\": \"none\", \"text\": \"\"}\n\n{\"id\": 7, \"text\": \"Amen\"}\n"
+      "{\"text\": \"" +
+      std::string(400, 'x') + "\"}\r\n{\"id\": \"bad\", \"text\": \"a\xff z\"}");
   const auto s = run();
   EXPECT_EQ(s.documents, 4);
   EXPECT_EQ(s.empty, 1);
@@ -155,7 +168,7 @@ TEST_F(job, first_tokens_are_skipped_and_keys_stand_where_queries_do) {
 }
 
 TEST_F(job, listed_heads_family_revision_and_labels_stand_in_the_manifest) {
-  options.inputs.jsonl = write("d.jsonl", R"({"text": "Amen", "labels": {"task": "T3.1", "bin": 128}, "language": "en"}
+  write_lines(R"({"text": "Amen", "labels": {"task": "T3.1", "bin": 128}, "language": "en"}
 {"text": "Amen amen", "language": "zh", "length": null}
 )");
   options.inputs.label_fields = {"language", "length"};
@@ -181,13 +194,13 @@ TEST_F(job, listed_heads_family_revision_and_labels_stand_in_the_manifest) {
   options.selection.head_list = {{8, 0}};
   EXPECT_THAT(refusal(), HasSubstr("layer 8 head 0 was asked for, but the model has 8 layers of 8 query heads"));
   options.selection.head_list.clear();
-  options.inputs.jsonl = write("d.jsonl", R"({"text": "Amen", "labels": {"list": [1]}})");
+  write_lines(R"({"text": "Amen", "labels": {"list": [1]}})");
   EXPECT_THAT(refusal(), HasSubstr("line 1: label list must be"));
   // What readers of the capture would refuse is refused before the first document runs.
   const std::string name(5000, 'n');
   for (const json& line : {json{{"text", "Amen"}, {"id", name}}, json{{"text", "Amen"}, {"labels", {{name, 1}}}},
                            json{{"text", "Amen"}, {"labels", {{"task", name}}}}}) {
-    options.inputs.jsonl = write("d.jsonl", line.dump());
+    write_lines(line.dump());
     EXPECT_THAT(refusal(), HasSubstr("has 5000 bytes, more than the 4096 allowed"));
   }
 }
@@ -197,7 +210,6 @@ TEST_F(job, documents_begin_with_bos_or_with_nothing_by_option) {
   fs::create_directories(folder / "tok");
   fs::rename(options.model.path / "tokenizer.json", folder / "tok" / "tokenizer.json");
   options.inputs.tokenizer = folder / "tok";  // a folder
-  options.inputs.text = {write("a.txt", "Amen")};
   options.selection.layers = {0};
   const auto first_tokens = [&](const char* name) {
     options.run.out = folder / name;
@@ -255,17 +267,17 @@ TEST_F(job, pre_rope_rows_differ_where_there_is_rotary_embedding) {
 
 TEST_F(job, bad_lines_are_named_before_anything_is_written) {
   test::expect_refusals("lines", [&](const json& text) {
-    options.inputs.jsonl = write("d.jsonl", "{\"text\": \"good\"}\n" + text.get<std::string>());
+    write_lines("{\"text\": \"good\"}\n" + text.get<std::string>());
     run();
   });
   EXPECT_FALSE(fs::exists(options.run.out));
-  options.inputs.jsonl = write("empty.jsonl", "\n");
+  write_lines("\n");
   EXPECT_THAT(refusal(), HasSubstr("no document"));
 }
 
 TEST_F(job, escapes_of_half_characters_are_read_as_ill_formed_utf8_is) {
   const auto ids = [&](const std::string& text) {
-    options.inputs.jsonl = write("d.jsonl", "{\"text\": \"" + text + "\"}");
+    write_lines("{\"text\": \"" + text + "\"}");
     std::string read;
     document_list(options.inputs).for_each([&](index_t, const document& d) { read = d.text; });
     return read;
@@ -298,17 +310,16 @@ TEST_F(job, text_is_in_utf8_or_refused_by_name) {
   EXPECT_THAT(notes.str(), HasSubstr("the documents hold 3 parts that are not UTF-8"));
   const auto manifest = capture::open(options.run.out).manifest();
   EXPECT_EQ(manifest.extra[notes_field][0]["note"], "text_replaced");
-  options.inputs.jsonl = write("d.jsonl", "\xff\xfe{\0}\0"s);
+  write_lines("\xff\xfe{\0}\0"s);
   EXPECT_QKGEOM_ERROR("UTF-16", document_list all(options.inputs));
 }
 
 TEST_F(job, documents_come_through_a_pipe_of_the_shell) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
-  const std::string line = "{\"text\": \"Amen\"}\n";
-  ASSERT_EQ(::write(ends[1], line.data(), line.size()), static_cast<ssize_t>(line.size()));
+  ASSERT_EQ(::write(ends[1], "{\"text\": \"Amen\"}\n", 17), 17);
   ::close(ends[1]);
-  options.inputs.jsonl = "/dev/fd/" + std::to_string(ends[0]);
+  options.inputs = {.jsonl = "/dev/fd/" + std::to_string(ends[0])};
   const document_list documents(options.inputs);
   for (int time = 0; time < 2; ++time) EXPECT_EQ(documents.at(0).text, "Amen");
   ::close(ends[0]);
@@ -317,23 +328,20 @@ TEST_F(job, documents_come_through_a_pipe_of_the_shell) {
 TEST_F(job, a_capture_without_a_token_is_refused_before_it_begins) {
   options.inputs.text = {write("a.txt", "")};
   EXPECT_THAT(refusal(), HasSubstr("the documents are empty"));
-  options.inputs.text = {write("a.txt", "Amen")};
+  write("a.txt", "Amen");
   options.selection.sampler.skip_first = 100;
   EXPECT_THAT(refusal(), HasSubstr("--skip-first 100 leaves out every token: the longest document has"));
   EXPECT_FALSE(fs::exists(options.run.out));
 }
 
 TEST_F(job, an_output_matrix_that_is_tied_by_name_alone_is_noted) {
-  options.inputs.text = {write("a.txt", "Amen")};
   options.statistics.loss = true;
   for (const bool same : {true, false}) {
     change_weights([&](auto& weights) {
       auto& own = weights["lm_head.weight"] = weights.at("model.embed_tokens.weight");
       if (!same) own.values.back() = bf16(1.0f);
     });
-    options.run.out = folder / (same ? "same" : "other");
-    run();
-    EXPECT_EQ(notes.str().find("an output matrix of their own") == std::string::npos, same);
+    EXPECT_EQ(notes_of(same ? "same" : "other").find("an output matrix of their own") == std::string::npos, same);
   }
 }
 
@@ -359,38 +367,33 @@ TEST_F(job, weights_that_differ_past_the_first_megabyte_are_other_weights) {
   EXPECT_TRUE(run().was_complete) << "the same checkpoint in another place";
   change_last();
   EXPECT_THAT(refusal(), HasSubstr("other documents or weights"));
-  // An unfinished capture: what it has done, under the old weights.
+  // An unfinished capture, of the first of two blocks of moments, under the old weights.
   copy_model();
   options.run.out = folder / "unfinished";
-  run();
-  const auto m = read_json(options.run.out / "manifest.json");
-  auto done = m;
-  done.erase("inputs_sha256");
-  done.erase("weights_sha256");
-  auto settings = done;
-  settings.erase("examples");
-  settings.erase("shards");
-  const auto text = [](const json& j) { return manifest_text(parse_manifest(j.dump(), "test")); };
-  write("unfinished/progress.json", json{{"settings", text(settings)},
-                                         {"inputs", m["inputs_sha256"]},
-                                         {"weights", m["weights_sha256"]},
-                                         {"done", text(done)}}
-                                        .dump());
-  fs::remove(options.run.out / "manifest.json");
+  options.inputs.text.push_back(write("b.txt", "the heaven and the earth"));
+  options.statistics.moments = true;
+  options.statistics.bucket_size = 4;
+  cpu_context cpu{{.threads = 1}};
+  const auto backend = cpu_backend(cpu);
+  auto failing = backend;
+  failing.moments = [&, calls = 0](auto&&... rows) mutable {
+    require(++calls <= 2 * 8, "the power fails");  // queries and keys of eight layers
+    return backend.moments(rows...);
+  };
+  EXPECT_QKGEOM_ERROR("the power fails", run(failing));
   const auto progress = test::get(options.run.out / "progress.json");
   change_last();
-  EXPECT_THAT(refusal(), HasSubstr("of other documents, another tokenizer or other weights"));
+  EXPECT_QKGEOM_ERROR("of other documents, another tokenizer or other weights", run(backend));
   copy_model();
   put(options.run.out / "progress.json", progress);
-  EXPECT_EQ(run().documents, 0) << "nothing is left to do";
-  EXPECT_EQ(read_json(options.run.out / "manifest.json"), m);
+  EXPECT_EQ(run(backend).documents, 1) << "the second";
   // What was kept stands for the weights while nobody writes to the files.
   auto kept = json::parse(progress);
   kept["weights"] = "kept";
   kept["weight_files"] = checkpoint(options.model.path).file_stamps();
   put(options.run.out / "progress.json", kept.dump());
   fs::remove(options.run.out / "manifest.json");
-  run();
+  run(backend);
   EXPECT_EQ(read_json(options.run.out / "manifest.json")["weights_sha256"], "kept");
 }
 
@@ -442,9 +445,8 @@ TEST_F(job, a_damaged_shard_is_neither_complete_nor_continued) {
 }
 
 TEST_F(job, captures_of_parts_equal_one_of_all_row_for_row) {
-  test::write_books(folder / "d.jsonl", 5);
-  write("d.jsonl", test::get(folder / "d.jsonl") + "\n{\"text\": \"In the beginning\"}\n");  // its id is its number
-  options.inputs.jsonl = folder / "d.jsonl";
+  test::write_books(folder / "books.jsonl", 5);
+  write_lines(test::get(folder / "books.jsonl") + "{\"text\": \"In the beginning\"}\n");  // its id is its number
   options.selection.sampler = {sampler_kind::uniform, 16, 5};
   const auto whole = captured();
   std::vector<capture> parts;
@@ -460,30 +462,15 @@ TEST_F(job, captures_of_parts_equal_one_of_all_row_for_row) {
   const capture_set set(std::move(parts));
   EXPECT_EQ(set.listed_documents(), *whole.manifest().documents);
   EXPECT_EQ(whole.manifest().documents->back().id, "5");
-  for (const index_t layer : whole.layers()) {
-    const auto a = whole.read_layer(layer), b = set.read_layer(layer);
-    for (const auto& [x, y] : {std::pair{&a.q, &b.q}, std::pair{&a.k, &b.k}}) {
-      ASSERT_EQ(x->rows, y->rows);
-      EXPECT_GT(x->rows, 20);
-      const auto list = [](const auto& v) { return std::vector(v.begin(), v.end()); };
-      EXPECT_EQ(list(x->position), list(y->position));
-      EXPECT_EQ(list(x->document), list(y->document));
-      EXPECT_EQ(list(x->token), list(y->token));
-      EXPECT_EQ(std::memcmp(x->data, y->data, x->bytes()), 0);
-    }
-  }
+  EXPECT_GT(whole.read_layer(0).q.rows, 20);
+  test::expect_same_rows(set, capture_set(whole));
   options.inputs.skip = 6;
   options.run.out = folder / "none";
   EXPECT_THAT(refusal(), HasSubstr("there is no document"));
 }
 
 TEST_F(job, a_model_is_called_by_its_name) {
-  options.inputs.text = {write("a.txt", "Amen")};
-  const auto name = [&] {
-    fs::remove_all(options.run.out);
-    run();
-    return capture::open(options.run.out).manifest().model.name;
-  };
+  const auto name = [&] { return prepare_capture(options, notes).manifest.model.name; };
   EXPECT_EQ(name(), "stage1-step-1000") << "the folder";
   copy_model();
   const std::string hash = "93efa2f097d58c2a74874c7e644dbc9b0cee75a2";
@@ -509,7 +496,6 @@ TEST_F(job, a_model_is_called_by_its_name) {
 }
 
 TEST_F(job, a_length_beyond_the_models_context_is_noted) {
-  options.inputs.text = {write("a.txt", "Amen")};
   options.selection.max_length = 512;
   EXPECT_EQ(run().note, "");
   EXPECT_FALSE(capture::open(options.run.out).manifest().extra.contains("model_context"));
@@ -526,26 +512,22 @@ TEST_F(job, a_length_beyond_the_models_context_is_noted) {
     options.run.out = folder / scaling;
     EXPECT_EQ(run().note, "") << "the scaling stretches the context";
   }
-  options.run.out = folder / "short";
   options.selection.max_length = 512;
-  run();
-  EXPECT_THAT(notes.str(), HasSubstr("dynamic scaling of the rotary embedding acts past 512 tokens, and never in a "
-                                     "context of 512"));
+  EXPECT_THAT(notes_of("short"), HasSubstr("dynamic scaling of the rotary embedding acts past 512 tokens, and never in "
+                                           "a context of 512"));
   EXPECT_EQ(capture::open(options.run.out).manifest().rope->by_length->context, 512);
   EXPECT_EQ(capture::open(options.run.out).manifest().model.context, 512);
   const char* const too_short =
       "note: the dynamic scaling of the rotary embedding acts past 512 tokens, and the longest document has 3\n";
-  EXPECT_THAT(notes.str(), testing::Not(HasSubstr(too_short))) << "the context ends there";
-  options.run.out = folder / "long";
+  EXPECT_THAT(notes.str(), Not(HasSubstr(too_short))) << "the context ends there";
   options.selection.max_length = 1024;
-  run();
-  EXPECT_THAT(notes.str(), HasSubstr(too_short));
+  EXPECT_THAT(notes_of("long"), HasSubstr(too_short));
   std::ostringstream planned;
   estimate_capture(options, planned);
   EXPECT_THAT(planned.str(), HasSubstr(too_short));
   options.inputs.text = {bundled / "tokenizer.json"};
   estimate_capture(options, none);
-  EXPECT_THAT(none.str(), testing::Not(HasSubstr("the longest document has")));
+  EXPECT_THAT(none.str(), Not(HasSubstr("the longest document has")));
 }
 
 TEST_F(job, a_bucket_is_a_sixteenth_of_the_context_where_nobody_says_otherwise) {
@@ -560,41 +542,31 @@ TEST_F(job, a_bucket_is_a_sixteenth_of_the_context_where_nobody_says_otherwise) 
 }
 
 TEST_F(job, few_tokens_for_a_query_model_are_noted) {
-  options.inputs.text = {write("a.txt", "Amen"), bundled / "tokenizer.json", bundled / "tokenizer.json"};
+  options.inputs.text = {folder / "a.txt", bundled / "tokenizer.json", bundled / "tokenizer.json"};
   options.selection.sampler = {.bucket_size = 0, .rate = 2};
-  run();
-  EXPECT_THAT(notes.str(), HasSubstr("about 6 queries of a head are expected in a bucket"));
-  EXPECT_THAT(notes.str(), testing::Not(HasSubstr("later buckets stay empty")));
+  EXPECT_THAT(notes_of("out"), testing::AllOf(HasSubstr("about 6 queries of a head are expected in a bucket"),
+                                              Not(HasSubstr("later buckets stay empty"))));
   options.selection.max_length = 4096;
   options.selection.sampler.rate = 16;
   options.inputs.text.resize(1);
-  options.run.out = folder / "short";
-  run();
-  EXPECT_THAT(notes.str(), testing::Not(HasSubstr("are expected")));
-  EXPECT_THAT(notes.str(), HasSubstr("--max-length 3 ends the context there, with buckets of 1\n"));
+  EXPECT_THAT(notes_of("short"), testing::AllOf(HasSubstr("--max-length 3 ends the context there, with buckets of 1\n"),
+                                                Not(HasSubstr("are expected"))));
 }
 
 TEST_F(job, labels_that_no_document_has_and_heads_that_are_not_there_are_noted) {
-  options.inputs.jsonl = write("d.jsonl", "{\"text\": \"Amen\", \"kind\": 1}\n{\"text\": \"Amen\"}\n");
+  write_lines("{\"text\": \"Amen\", \"kind\": 1}\n{\"text\": \"Amen\"}\n");
   options.inputs.label_fields = {"kind", "knid"};
   options.selection.heads = 65;
-  run();
-  EXPECT_THAT(notes.str(), HasSubstr("no document has a field 'knid'"));
-  EXPECT_THAT(notes.str(), testing::Not(HasSubstr("'kind'")));
-  EXPECT_THAT(notes.str(), HasSubstr("have 64 query heads; all are taken, not 65"));
+  EXPECT_THAT(notes_of("out"), testing::AllOf(HasSubstr("no document has a field 'knid'"), Not(HasSubstr("'kind'")),
+                                              HasSubstr("have 64 query heads; all are taken, not 65")));
 }
 
 TEST_F(job, a_bucket_as_long_as_the_context_is_noted) {
-  options.inputs.text = {write("a.txt", "Amen")};
   options.selection.sampler = {sampler_kind::uniform, 48, 1};
-  run();
-  EXPECT_THAT(notes.str(), HasSubstr("--bucket-size 3 is a sixteenth"));
-  options.selection.sampler.bucket_size = 47;
-  options.run.out = folder / "narrower";
-  run();
-  EXPECT_THAT(notes.str(), testing::Not(HasSubstr("covers the whole context")));
-  // A size that was asked for stays.
-  EXPECT_THAT(notes.str(), HasSubstr("--max-length 3 ends the context there\n"));
+  EXPECT_THAT(notes_of("out"), HasSubstr("--bucket-size 3 is a sixteenth"));
+  options.selection.sampler.bucket_size = 47;  // a size that was asked for stays
+  EXPECT_THAT(notes_of("narrower"), testing::AllOf(HasSubstr("--max-length 3 ends the context there\n"),
+                                                   Not(HasSubstr("covers the whole context"))));
 }
 
 TEST_F(job, a_finished_or_foreign_folder_is_not_overwritten) {
@@ -615,7 +587,6 @@ TEST_F(job, a_finished_or_foreign_folder_is_not_overwritten) {
 }
 
 TEST_F(job, weights_that_are_missing_misshapen_or_not_finite) {
-  options.inputs.text = {write("a.txt", "Amen")};
   const std::string name = "model.layers.2.self_attn.k_proj.weight";
   change_weights([&](auto& weights) { weights.erase(name); });
   EXPECT_THAT(refusal(), HasSubstr("has no tensor " + name));
@@ -651,7 +622,6 @@ TEST_F(job, layers_after_the_last_captured_one_and_the_rest_of_that_one_are_not_
 }
 
 TEST_F(job, models_that_are_not_whole_are_refused_by_their_cause) {
-  options.inputs.text = {write("a.txt", "Amen")};
   const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12345\n";
   for (const char* file : {"model.safetensors", "tokenizer.json", "config.json"}) {
     copy_model();
@@ -683,7 +653,6 @@ TEST_F(job, models_that_are_not_whole_are_refused_by_their_cause) {
 }
 
 TEST_F(job, shards_of_an_index_that_are_missing_or_broken) {
-  options.inputs.text = {write("a.txt", "Amen")};
   copy_model();
   fs::remove(options.model.path / "model.safetensors");
   EXPECT_THAT(refusal(), HasSubstr("neither model.safetensors nor"));
@@ -703,7 +672,6 @@ TEST_F(job, a_tokenizer_of_another_model_is_noticed) {
   auto file = read_json(options.model.path / "tokenizer.json");
   file["added_tokens"].push_back({{"id", 5000}, {"content", "Amen"}, {"special", true}});
   write("model/tokenizer.json", file.dump());
-  options.inputs.text = {write("a.txt", "Amen")};
   EXPECT_THAT(refusal(), HasSubstr("token id 5000 at position 0 is outside the model's vocabulary of 1024"));
   fs::remove(options.model.path / "tokenizer.json");
   EXPECT_THAT(refusal(), HasSubstr("no tokenizer.json"));
@@ -712,7 +680,7 @@ TEST_F(job, a_tokenizer_of_another_model_is_noticed) {
 // The bundled model's README has 3.074 nats per token for this checkpoint, over sixteen contexts of each book; here is
 // the first of each.
 TEST_F(job, softmax_and_losses_stand_in_a_capture_by_document) {
-  options.inputs.jsonl = write("d.jsonl", "{\"text\": \"\"}\n" + test::get(test::bundled / "heldout.jsonl"));
+  write_lines("{\"text\": \"\"}\n" + test::get(test::bundled / "heldout.jsonl"));
   options.statistics.softmax = options.statistics.loss = true;
   options.selection.max_length = 513;
   options.selection.head_list = {{0, 3}, {1, 0}};
@@ -726,14 +694,11 @@ TEST_F(job, softmax_and_losses_stand_in_a_capture_by_document) {
   const auto count = file->values<double>("layer.0.attention.count"), sums = file->values<double>("loss.sum");
   const auto tokens = file->values<double>("loss.count"), distance = file->values<double>("layer.0.attention.distance");
   ASSERT_EQ(count.size(), 13u * 6);
-  double loss = 0, mass = 0, queries = 0;
+  const auto sum = [](const auto& x) { return std::accumulate(x.begin(), x.end(), 0.0); };
   for (std::size_t b = 0; b < 6; ++b) EXPECT_EQ(count[b] + tokens[b] + sums[b], 0);  // the empty document
   for (std::size_t b = 6; b < 12; ++b) EXPECT_EQ(count[b], b < 11 ? 100 : 13);
-  for (const double x : sums) loss += x;
-  for (const double x : count) queries += x;
-  for (const double x : distance) mass += x;
-  EXPECT_NEAR(loss / (12 * 512), summary.loss, 1e-12);
-  EXPECT_NEAR(mass, queries, 1e-6);
+  EXPECT_NEAR(sum(sums) / (12 * 512), summary.loss, 1e-12);
+  EXPECT_NEAR(sum(distance), sum(count), 1e-6);
   EXPECT_EQ(file->at("layer.1.attention.first").shape, (std::vector<index_t>{13, 1, 6, 3}));
   EXPECT_EQ(file->at("layer.1.attention.distance").shape, (std::vector<index_t>{13, 1, 6, 11}));
 }
@@ -797,9 +762,10 @@ TEST_F(job, head_parts_are_in_the_manifest_and_are_read_apart) {
   ASSERT_EQ(b.dim, 8);
   ASSERT_GT(x.rows, 3);
   for (index_t h = 0; h < x.heads; ++h)
-    for (index_t r = 0; r < x.rows; ++r)
-      for (index_t c = 0; c < x.dim; ++c)
-        EXPECT_EQ(x.head(h).row(r)[c], c < 12 ? a.head(h).row(r)[c] : b.head(h).row(r)[c - 12]);
+    for (index_t r = 0; r < x.rows; ++r) {
+      const float* const row = x.head(h).row(r);
+      EXPECT_TRUE(std::equal(row, row + 12, a.head(h).row(r)) && std::equal(row + 12, row + 20, b.head(h).row(r)));
+    }
   EXPECT_THROW(head_part(whole, "value"), error);
   EXPECT_THROW(head_part(nope, "nope"), error);
 }

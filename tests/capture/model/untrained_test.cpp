@@ -6,6 +6,8 @@
 
 #include <cmath>
 #include <filesystem>
+#include <numeric>
+#include <tuple>
 
 #include "capture/model/checkpoint.hpp"
 #include "qkgeom/io/capture_set.hpp"
@@ -19,96 +21,66 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 const fs::path every_family = fs::path(QKGEOM_TEST_DATA) / "families";
 
+std::vector<float> drawn(const std::string& name, bool matrix, index_t n, const decoder_description& d = {},
+                         std::uint64_t seed = 3, index_t first = 0) {
+  std::vector<float> x(n, 7.0f);
+  untrained_weights(d, 0.02, seed).read(name, matrix, first, n, x.data());
+  return x;
+}
+
 TEST(untrained_weights, are_normal_draws_by_name_and_entry) {
-  const untrained_weights w(decoder_description{}, 0.02, 3);
   constexpr index_t n = 40000;
-  std::vector<float> a(n), part(11), other(n), reseeded(n);
-  w.read("layers.0.self_attn.q_proj.weight", true, 0, n, a.data());
-  w.read("layers.0.self_attn.q_proj.weight", true, 1234, 11, part.data());
+  const std::string name = "layers.0.self_attn.q_proj.weight";
+  const auto a = drawn(name, true, n);
+  const auto part = drawn(name, true, 11, {}, 3, 1234);
   EXPECT_TRUE(std::equal(part.begin(), part.end(), a.begin() + 1234));
-  w.read("layers.0.self_attn.k_proj.weight", true, 0, n, other.data());
-  untrained_weights(decoder_description{}, 0.02, 4)
-      .read("layers.0.self_attn.q_proj.weight", true, 0, n, reseeded.data());
-  double mean = 0, square = 0, fourth = 0, with_other = 0, with_reseeded = 0, with_next = 0;
-  for (index_t i = 0; i < n; ++i) {
-    const double x = a[i] / 0.02;
-    mean += x / n;
-    square += x * x / n;
-    fourth += x * x * x * x / n;
-    with_other += x * other[i] / 0.02 / n;
-    with_reseeded += x * reseeded[i] / 0.02 / n;
-    with_next += x * a[(i + 1) % n] / 0.02 / n;
-  }
-  const double error = 1 / std::sqrt(double{n});
-  for (const double zero : {mean, with_other, with_reseeded, with_next}) EXPECT_LT(std::abs(zero), 4 * error);
-  EXPECT_NEAR(square, 1, 4 * std::sqrt(2.0) * error);
-  EXPECT_NEAR(fourth, 3, 4 * std::sqrt(96.0) * error);
+  const auto mean_product = [&](const std::vector<float>& x, const std::vector<float>& y) {
+    return std::inner_product(x.begin(), x.end(), y.begin(), 0.0) / n;
+  };
+  auto next = a, square = a;
+  std::rotate(next.begin(), next.begin() + 1, next.end());
+  for (float& x : square) x *= x;
+  const double size = 0.02, bound = 4 / std::sqrt(double{n});
+  EXPECT_LT(std::abs(mean_product(a, std::vector<float>(n, 1.0f))), size * bound);
+  for (const auto& other : {next, drawn("layers.0.self_attn.k_proj.weight", true, n), drawn(name, true, n, {}, 4)})
+    EXPECT_LT(std::abs(mean_product(a, other)), size * size * bound);
+  EXPECT_NEAR(mean_product(a, a), size * size, size * size * std::sqrt(2.0) * bound);
+  EXPECT_NEAR(mean_product(square, square), 3 * std::pow(size, 4), std::pow(size, 4) * std::sqrt(96.0) * bound);
 }
 
-TEST(untrained_weights, norms_multiply_by_one_and_biases_are_zero) {
+TEST(untrained_weights, of_norms_and_biases_are_what_leaves_rows_as_they_are) {
   decoder_description gemma;
   gemma.norm = norm_kind::gemma;
-  for (const auto& [model, norm] : {std::pair{decoder_description{}, 1.0f}, std::pair{gemma, 0.0f}}) {
-    const untrained_weights w(model, 0.02, 1);
-    std::vector<float> x(5, 7.0f);
-    w.read("model.norm.weight", false, 0, 5, x.data());
-    EXPECT_EQ(x, std::vector<float>(5, norm));
-    w.read("model.layers.1.self_attn.q_proj.bias", false, 0, 5, x.data());
-    EXPECT_EQ(x, std::vector<float>(5, 0.0f));
-    w.read("model.layers.1.mlp.gate.e_score_correction_bias", false, 0, 5, x.data());
-    EXPECT_EQ(x, std::vector<float>(5, 0.0f));
+  for (const auto& [name, of_llama, of_gemma] : {std::tuple{"norm.weight", 1.0f, 0.0f},
+                                                 {"layers.1.self_attn.q_proj.bias", 0.0f, 0.0f},
+                                                 {"layers.1.mlp.gate.e_score_correction_bias", 0.0f, 0.0f},
+                                                 {"layers.0.mlp.experts.0.down_proj.bias", 0.0f, 0.0f},
+                                                 {"layers.0.linear_attn.dt_bias", 1.0f, 1.0f},
+                                                 {"layers.0.linear_attn.norm.weight", 1.0f, 1.0f}}) {
+    EXPECT_EQ(drawn(std::string("model.") + name, false, 5), std::vector<float>(5, of_llama)) << name;
+    EXPECT_EQ(drawn(std::string("model.") + name, false, 5, gemma), std::vector<float>(5, of_gemma)) << name;
   }
+  for (const std::string name : {"model.layers.0.self_attn.sinks", "model.layers.0.mlp.router.bias"})
+    EXPECT_EQ(drawn(name, false, 5), drawn(name, true, 5)) << "drawn as matrices are: " << name;
 }
 
-TEST(untrained_weights, sinks_and_biases_of_routers_are_draws) {
-  const untrained_weights w(decoder_description{}, 0.02, 1);
-  for (const char* name : {"model.layers.0.self_attn.sinks", "model.layers.0.mlp.router.bias"}) {
-    std::vector<float> x(5), drawn(5);
-    w.read(name, false, 0, 5, x.data());
-    w.read(name, true, 0, 5, drawn.data());
-    EXPECT_EQ(x, drawn) << name;
-  }
-  std::vector<float> x(5, 7.0f);
-  w.read("model.layers.0.mlp.experts.0.down_proj.bias", false, 0, 5, x.data());
-  EXPECT_EQ(x, std::vector<float>(5, 0.0f));
-}
-
-TEST(untrained_weights, delta_nets_fade_by_uniform_draws) {
-  decoder_description gemma;
-  gemma.norm = norm_kind::gemma;
-  const untrained_weights w(gemma, 0.02, 1);
-  constexpr index_t n = 4000;
-  std::vector<float> x(n);
-  const std::string own = "model.layers.0.linear_attn.";
-  w.read(own + "A_log", false, 0, n, x.data());
-  double mean = 0;
-  for (const float v : x) {
-    EXPECT_GE(std::exp(v), 0.0099f);
-    EXPECT_LE(std::exp(v), 16.01f);
-    mean += std::exp(double{v}) / n;
+TEST(untrained_weights, fading_and_steps_of_delta_nets_are_uniform_draws) {
+  double mean = 0, mean_step = 0;
+  for (const float v : drawn("model.layers.0.linear_attn.A_log", false, 4000)) {
+    const double rate = std::exp(double{v});
+    EXPECT_TRUE(rate > 0.0099 && rate < 16.01) << rate;
+    mean += rate / 4000;
   }
   EXPECT_NEAR(mean, 8, 0.3);
-  for (const char* ones : {"dt_bias", "norm.weight"}) {
-    w.read(own + ones, false, 0, n, x.data());
-    EXPECT_EQ(x, std::vector<float>(n, 1.0f)) << ones;
-  }
-}
-
-TEST(untrained_weights, steps_of_olmo_hybrid_and_fading_of_state_spaces_are_transformers) {
   decoder_description olmo;
   olmo.delta = delta_description{.all_apart = true};
-  const untrained_weights w(olmo, 0.02, 1);
-  std::vector<float> x(4000);
-  w.read("model.layers.0.linear_attn.dt_bias", false, 0, 4000, x.data());
-  double mean = 0;
-  for (const float v : x) {
+  for (const float v : drawn("model.layers.0.linear_attn.dt_bias", false, 4000, olmo)) {
     const double step = std::log1p(std::exp(double{v}));
     EXPECT_TRUE(step > 0.000999 && step < 0.1001) << step;
-    mean += std::log10(step) / 4000;
+    mean_step += std::log10(step) / 4000;
   }
-  EXPECT_NEAR(mean, -2, 0.05);
-  w.read("model.layers.0.mamba.A_log", false, 2, 2, x.data());
-  EXPECT_EQ(x[1], std::log(4.0f));
+  EXPECT_NEAR(mean_step, -2, 0.05);
+  EXPECT_EQ(drawn("model.layers.0.mamba.A_log", false, 2, olmo, 3, 2)[1], std::log(4.0f)) << "of state spaces";
 }
 
 TEST(untrained_weights, initializer_range_is_the_text_models) {
