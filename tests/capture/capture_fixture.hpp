@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "capture/job/run_capture.hpp"
+#include "capture/on_cpu.hpp"
 #include "qkgeom/io/capture_set.hpp"
 #include "qkgeom/io/json.hpp"
 #include "qkgeom/io/sha256.hpp"
@@ -102,10 +103,11 @@ class capture_test : public ::testing::Test {
     put(folder / name, text);
     return folder / name;
   }
-  capture_summary run(const capture_backend& backend = {}) {
+  capture_summary run(const capture_backend& with) {
     notes.str("");
-    return run_capture(options, notes, backend);
+    return run_capture(options, notes, with);
   }
+  capture_summary run() { return run(backend); }
   /// Runs into a folder of that name and opens the capture.
   capture captured(const std::string& name = "out") {
     options.run.out = folder / name;
@@ -119,6 +121,8 @@ class capture_test : public ::testing::Test {
 
   scratch_folder folder;
   capture_options options;
+  cpu_context cpu{{.threads = 2}};
+  const capture_backend backend = cpu_backend(cpu);
   std::ostringstream notes;  ///< of the last run
 };
 

@@ -139,14 +139,6 @@ TEST(families, olmo2_rotates_in_f32) {
   EXPECT_LT(static_cast<double>(same), 0.9 * static_cast<double>(theirs.size()));
 }
 
-/// Layers that attend to images do nothing to text, and give no rows.
-TEST(families, mllama_skips_layers_for_images) {
-  const forward_fixture f = family_fixture("mllama");
-  const decoder_description d = f.description();
-  EXPECT_TRUE(d.layers[1].skipped);
-  EXPECT_EQ(run_fixture(f, d, compute_type::f32).count("layer.1.q"), 0u);
-}
-
 // Base models are saved without the outer name of their tensors.
 TEST(families, checkpoints_of_base_models_are_read) {
   for (const auto& [family, inner] : {std::pair{"llama-linear", ""}, {"gpt-neox", ""}, {"gemma3", "language_model."}}) {
@@ -161,84 +153,6 @@ TEST(families, checkpoints_of_base_models_are_read) {
               run_fixture(f, f.description(), compute_type::f32))
         << family;
   }
-}
-
-/// A family's checkpoint with some tensors quantised, and with the same values written out in bf16.
-struct quantised_and_plain {
-  forward_fixture f;
-  test::scratch_folder folder{};
-  model_weights<bf16> plain = read_weights(f.folder);
-  std::vector<tensor_to_write> quantised{};
-
-  /// Calls `quantise(name, tensor)` on each tensor. It returns the tensors that store the quantised form and sets the
-  /// values to what they mean; where it returns none, the tensor stays in bf16.
-  template <class Quantise>
-  void fill(const Quantise& quantise) {
-    for (auto& [name, t] : plain) {
-      const std::vector<tensor_to_write> form = quantise(name, t);
-      quantised.insert(quantised.end(), form.begin(), form.end());
-      if (form.empty()) quantised.push_back(tensor_of(name, t.shape, t.values.data()));
-    }
-  }
-  /// Writes both to the folders "quantised" and "plain", whose rows must be the same. Returns them.
-  named_tensors equal_rows() const {
-    write_weights(folder / "plain", plain);
-    std::filesystem::create_directory(folder / "quantised");
-    write_safetensors(folder / "quantised" / "model.safetensors", quantised);
-    std::vector<named_tensors> found;
-    for (const char* name : {"quantised", "plain"})
-      found.push_back(run_fixture({f.file, (folder / name).string()}, f.description(), compute_type::bf16));
-    EXPECT_EQ(found[0], found[1]);
-    return found[0];
-  }
-};
-
-// Ministral 3's released weights: E4M3 with one scale a tensor. The same values written out in bf16 must give the same.
-TEST(families, fp8_weights_are_value_times_scale) {
-  const forward_fixture f = family_fixture("mistral3");
-  const auto e4m3 = [](std::uint8_t bits) {
-    const int exponent = bits >> 3 & 15, fraction = bits & 7;
-    const double size = exponent > 0 ? (1 + fraction / 8.0) * std::pow(2.0, exponent - 7) : fraction / 512.0;
-    return bits & 128 ? -size : size;
-  };
-  std::map<std::string, std::vector<std::uint8_t>> codes;
-  std::map<std::string, bf16> scales;
-  quantised_and_plain both{f};
-  both.fill([&](const std::string& tensor, auto& t) -> std::vector<tensor_to_write> {
-    if (tensor.find("_proj.weight") == tensor.npos) return {};
-    const std::size_t made = scales.size();
-    const bf16 scale = scales[tensor] = bf16::round(0.0173f + 0.001f * static_cast<float>(made));
-    auto& code = codes[tensor];
-    for (std::size_t i = 0; i < t.values.size(); ++i) {
-      std::uint8_t c = static_cast<std::uint8_t>((i * 37 + made + 1) % 256);  // any value there is, but NaN
-      if ((c & 127) == 127) c = 0;
-      if ((c & 127) > 88) c = static_cast<std::uint8_t>(c - 48);  // and none that is huge
-      code.push_back(c);
-      t.values[i] = bf16::round(static_cast<float>(e4m3(c) * static_cast<double>(static_cast<float>(scale))));
-    }
-    return {{tensor, "F8_E4M3", t.shape, std::as_bytes(std::span(code))},
-            tensor_of(tensor + "_scale_inv", {}, &scales[tensor])};
-  });
-  EXPECT_GT(scales.size(), 10u);
-  both.equal_rows();
-  // In f32 nothing is rounded.
-  const auto& [name, code] = *codes.begin();
-  const auto& shape = both.plain.at(name).shape;
-  std::vector<float> row(static_cast<std::size_t>(shape[1]));
-  checkpoint(both.folder / "quantised").read(name, shape, 0, 1, false, row.data());
-  for (std::size_t i = 0; i < row.size(); ++i)
-    EXPECT_EQ(row[i], static_cast<float>(e4m3(code[i]) * static_cast<double>(static_cast<float>(scales[name]))));
-  EXPECT_TRUE(checkpoint(both.folder / "quantised").has_fp8());
-  EXPECT_FALSE(checkpoint(both.folder / "plain").has_fp8());
-  json config = read_json(f.folder + "/config.json");
-  config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", nullptr}};
-  EXPECT_NO_THROW(read_description(config));
-  config["quantization_config"]["weight_block_size"] = {128, 128};
-  EXPECT_NO_THROW(read_description(config));
-  config["quantization_config"]["weight_block_size"] = {1, 128};
-  EXPECT_QKGEOM_ERROR("quant_method 'fp8' with blocks of [1,128]", read_description(config));
-  config["quantization_config"] = {{"quant_method", "awq"}};
-  EXPECT_QKGEOM_ERROR("quant_method 'awq' is not supported", read_description(config));
 }
 
 // Qwen 3.5 may have the experts of a layer in one tensor, as transformers holds them: output by input, gate before up.
@@ -273,9 +187,13 @@ TEST(families, mxfp4_experts_are_the_values_of_the_microscaling_format) {
   const forward_fixture f = family_fixture("gpt-oss");
   constexpr double e2m1[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   std::map<std::string, std::vector<std::uint8_t>> bytes_of;
-  quantised_and_plain both{f};
-  both.fill([&](const std::string& name, auto& t) -> std::vector<tensor_to_write> {
-    if (!name.ends_with("experts.gate_up_proj") && !name.ends_with("experts.down_proj")) return {};
+  model_weights<bf16> plain = read_weights(f.folder);
+  std::vector<tensor_to_write> quantised;
+  for (auto& [name, t] : plain) {
+    if (!name.ends_with("experts.gate_up_proj") && !name.ends_with("experts.down_proj")) {
+      quantised.push_back(tensor_of(name, t.shape, t.values.data()));
+      continue;
+    }
     const index_t experts = t.shape[0], in = t.shape[1], rows = t.shape[2], blocks = in / 32;
     auto &codes = bytes_of[name + "_blocks"], &scales = bytes_of[name + "_scales"];
     for (index_t e = 0; e < experts; ++e)
@@ -293,19 +211,27 @@ TEST(families, mxfp4_experts_are_the_values_of_the_microscaling_format) {
             t.values[(e * in + b * 32 + i) * rows + r] = bf16::round(static_cast<float>(code & 8 ? -size : size));
           }
         }
-    return {{name + "_blocks", "U8", {experts, rows, blocks, 16}, std::as_bytes(std::span(codes))},
-            {name + "_scales", "U8", {experts, rows, blocks}, std::as_bytes(std::span(scales))}};
-  });
+    quantised.push_back({name + "_blocks", "U8", {experts, rows, blocks, 16}, std::as_bytes(std::span(codes))});
+    quantised.push_back({name + "_scales", "U8", {experts, rows, blocks}, std::as_bytes(std::span(scales))});
+  }
   EXPECT_EQ(bytes_of.size(), 12u);
-  auto lying = both.quantised;
-  for (auto& t : lying)
-    if (t.name.ends_with("_scales")) t.shape.back() *= 2, t.shape.front() /= 2;
-  write_safetensors(both.folder / "model.safetensors", lying);
-  EXPECT_THROW(checkpoint(both.folder.path()), error);
-  EXPECT_NE(both.equal_rows(), run_fixture(f, f.description(), compute_type::bf16));
+  const test::scratch_folder folder;
+  const auto with = [&](const std::vector<tensor_to_write>& tensors, const std::string& name) {
+    std::filesystem::create_directory(folder / name);
+    write_safetensors(folder / name / "model.safetensors", tensors);
+    return checkpoint(folder / name);
+  };
+  write_weights(folder / "plain", plain);
   thread_pool pool(2);
-  EXPECT_NE(checkpoint(both.folder / "quantised").fingerprint(pool),
-            checkpoint(both.folder / "plain").fingerprint(pool));
+  EXPECT_NE(with(quantised, "quantised").fingerprint(pool), checkpoint(folder / "plain").fingerprint(pool));
+  const auto rows_with = [&](const char* name) {
+    return run_fixture({f.file, (folder / name).string()}, f.description(), compute_type::bf16);
+  };
+  EXPECT_EQ(rows_with("quantised"), rows_with("plain"));
+  EXPECT_NE(rows_with("quantised"), run_fixture(f, f.description(), compute_type::bf16));
+  for (auto& t : quantised)
+    if (t.name.ends_with("_scales")) t.shape.back() *= 2, t.shape.front() /= 2;
+  EXPECT_THROW(with(quantised, "lying"), error);
 }
 
 }  // namespace

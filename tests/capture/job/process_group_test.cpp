@@ -185,10 +185,10 @@ class part : public test::capture_test {
     capture_options own = options;
     own.run.out = folder / out;
     own.run.part = of;
-    cpu_context cpu{{.threads = 1}};
+    cpu_context mine{{.threads = 1}};
     std::ostringstream unread;
     process_group alone;
-    return run_capture(own, unread, cpu_backend(cpu), group ? *group : alone);
+    return run_capture(own, unread, cpu_backend(mine), group ? *group : alone);
   }
   std::vector<fs::path> paths(const std::vector<std::string>& names) const {
     std::vector<fs::path> all;

@@ -19,7 +19,6 @@
 #include "capture/job/prepare.hpp"
 #include "capture/job/run_capture.hpp"
 #include "capture/model/checkpoint.hpp"
-#include "capture/on_cpu.hpp"
 #include "capture/text/tokenizer.hpp"
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/io/capture_set.hpp"
@@ -212,9 +211,7 @@ TEST_F(job, documents_begin_with_bos_or_with_nothing_by_option) {
   options.inputs.tokenizer = folder / "tok";  // a folder
   options.selection.layers = {0};
   const auto first_tokens = [&](const char* name) {
-    options.run.out = folder / name;
-    run();
-    const auto rows = capture::open(options.run.out).read_layer(0);
+    const auto rows = captured(name).read_layer(0);
     return std::vector(rows.q.token.begin(), rows.q.token.end());
   };
   const auto plain = first_tokens("plain");
@@ -373,8 +370,6 @@ TEST_F(job, weights_that_differ_past_the_first_megabyte_are_other_weights) {
   options.inputs.text.push_back(write("b.txt", "the heaven and the earth"));
   options.statistics.moments = true;
   options.statistics.bucket_size = 4;
-  cpu_context cpu{{.threads = 1}};
-  const auto backend = cpu_backend(cpu);
   auto failing = backend;
   failing.moments = [&, calls = 0](auto&&... rows) mutable {
     require(++calls <= 2 * 8, "the power fails");  // queries and keys of eight layers
@@ -382,18 +377,24 @@ TEST_F(job, weights_that_differ_past_the_first_megabyte_are_other_weights) {
   };
   EXPECT_QKGEOM_ERROR("the power fails", run(failing));
   const auto progress = test::get(options.run.out / "progress.json");
+  options.run.resume = false;
+  EXPECT_THAT(refusal(), HasSubstr("--resume continues it"));
+  options.run.resume = true;
+  options.selection.heads = 3;
+  EXPECT_THAT(refusal(), HasSubstr("other settings"));
+  options.selection.heads.reset();
   change_last();
-  EXPECT_QKGEOM_ERROR("of other documents, another tokenizer or other weights", run(backend));
+  EXPECT_QKGEOM_ERROR("of other documents, another tokenizer or other weights", run());
   copy_model();
   put(options.run.out / "progress.json", progress);
-  EXPECT_EQ(run(backend).documents, 1) << "the second";
+  EXPECT_EQ(run().documents, 1) << "the second";
   // What was kept stands for the weights while nobody writes to the files.
   auto kept = json::parse(progress);
   kept["weights"] = "kept";
   kept["weight_files"] = checkpoint(options.model.path).file_stamps();
   put(options.run.out / "progress.json", kept.dump());
   fs::remove(options.run.out / "manifest.json");
-  run(backend);
+  run();
   EXPECT_EQ(read_json(options.run.out / "manifest.json")["weights_sha256"], "kept");
 }
 
@@ -401,8 +402,6 @@ TEST_F(job, weights_that_are_overwritten_while_they_are_captured_end_it) {
   copy_model();
   options.inputs.text = {write("a.txt", "In the beginning God created"), write("b.txt", "the heaven and the earth")};
   options.statistics.moments = true;
-  cpu_context cpu{{.threads = 1}};
-  auto backend = cpu_backend(cpu);
   const auto with = [&](const std::function<void()>& meddle) {
     auto meddling = backend;
     meddling.moments = [&, done = false](auto&&... arguments) mutable {
@@ -425,23 +424,21 @@ TEST_F(job, a_damaged_shard_is_neither_complete_nor_continued) {
   options.inputs.text = {write("a.txt", "In the beginning God created")};
   options.statistics.moments = true;
   options.run.resume = true;
-  cpu_context cpu{{.threads = 1}};
-  const auto backend = cpu_backend(cpu);
-  run(backend);
-  EXPECT_TRUE(run(backend).was_complete);
+  run();
+  EXPECT_TRUE(run().was_complete);
   for (const char* name : {"shard-00000.safetensors", "moments-00.safetensors"}) {
     const std::string good = test::get(options.run.out / name);
     for (const std::size_t at : {std::size_t{9}, good.size() / 2, good.size() - 1}) {
       std::string bad = good;
       bad[at] = static_cast<char>(bad[at] ^ 16);
       put(options.run.out / name, bad);
-      EXPECT_QKGEOM_ERROR(std::string(name) + " is damaged", run(backend));
+      EXPECT_QKGEOM_ERROR(std::string(name) + " is damaged", run());
     }
     put(options.run.out / name, good.substr(0, 500));
-    EXPECT_QKGEOM_ERROR(std::string(name) + " is damaged", run(backend));
+    EXPECT_QKGEOM_ERROR(std::string(name) + " is damaged", run());
     put(options.run.out / name, good);
   }
-  EXPECT_TRUE(run(backend).was_complete);
+  EXPECT_TRUE(run().was_complete);
 }
 
 TEST_F(job, captures_of_parts_equal_one_of_all_row_for_row) {
@@ -453,9 +450,7 @@ TEST_F(job, captures_of_parts_equal_one_of_all_row_for_row) {
   for (const index_t first : {index_t{0}, index_t{2}}) {
     options.inputs.skip = first;
     options.inputs.count = first == 0 ? 2 : -1;
-    options.run.out = folder / ("part" + std::to_string(first));
-    run();
-    parts.push_back(capture::open(options.run.out));
+    parts.push_back(captured("part" + std::to_string(first)));
   }
   EXPECT_FALSE(parts[0].manifest().extra.contains("skip_examples"));
   EXPECT_EQ(parts[1].manifest().extra["skip_examples"], 2);

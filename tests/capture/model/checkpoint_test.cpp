@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <span>
@@ -36,7 +37,9 @@ struct scaled_matrix {
   checkpoint written(const test::scratch_folder& folder, const std::string& dtype, std::vector<index_t> shape) const {
     std::vector<bf16> rounded;
     for (const float s : scales) rounded.push_back(bf16::round(s));
-    const auto bytes = dtype == "F32" ? std::as_bytes(std::span(scales)) : std::as_bytes(std::span(rounded));
+    const std::size_t n = shape.empty() ? 1 : scales.size();
+    const auto bytes =
+        dtype == "F32" ? std::as_bytes(std::span(scales).first(n)) : std::as_bytes(std::span(rounded).first(n));
     write_safetensors(folder / "model.safetensors",
                       {{"w.weight", "F8_E4M3", {rows, columns}, std::as_bytes(std::span(codes)), {}},
                        {"w.weight_scale_inv", dtype, std::move(shape), bytes, {}}});
@@ -44,20 +47,25 @@ struct scaled_matrix {
   }
 };
 
-TEST(checkpoint, fp8_in_blocks_is_value_times_scale) {
-  const scaled_matrix m;
+TEST(checkpoint, fp8_is_value_times_scale) {
+  scaled_matrix m;
   const test::scratch_folder folder;
-  for (const bool to_bf16 : {false, true}) {
-    const checkpoint weights = m.written(folder, "F32", {2, 3});
+  constexpr index_t first = 120, count = 20;  // over the edge of a block
+  for (const bool blocks : {true, false}) {
+    if (!blocks) std::ranges::fill(m.scales, static_cast<float>(bf16::round(0.0173f)));  // as Ministral 3 has it
+    const checkpoint weights = blocks ? m.written(folder, "F32", {2, 3}) : m.written(folder, "BF16", {});
     EXPECT_TRUE(weights.has_fp8());
-    constexpr index_t first = 120, count = 20;  // over the edge of a block
-    std::vector<float> found(count * m.columns);
-    weights.read("w.weight", {m.rows, m.columns}, first, count, to_bf16, found.data());
-    for (index_t r = 0; r < count; ++r)
-      for (index_t c = 0; c < m.columns; ++c) {
-        const float exact = m.value(first + r, c);
-        ASSERT_EQ(found[r * m.columns + c], to_bf16 ? static_cast<float>(bf16::round(exact)) : exact) << r << ' ' << c;
-      }
+    std::vector<float> exact(count * m.columns), rounded(exact.size());
+    std::vector<bf16> in_bf16(exact.size());
+    weights.read("w.weight", {m.rows, m.columns}, first, count, false, exact.data());
+    weights.read("w.weight", {m.rows, m.columns}, first, count, true, rounded.data());
+    weights.read_bf16("w.weight", {m.rows, m.columns}, first, count, in_bf16.data());
+    for (index_t i = 0; i < count * m.columns; ++i) {
+      const float value = m.value(first + i / m.columns, i % m.columns);
+      ASSERT_EQ(exact[i], value) << i;
+      ASSERT_EQ(rounded[i], static_cast<float>(bf16::round(value))) << i;
+      ASSERT_EQ(in_bf16[i].bits, bf16::round(value).bits) << i;
+    }
   }
 }
 
@@ -67,6 +75,7 @@ TEST(checkpoint, names_of_tensors_are_one_line_in_errors) {
   write_safetensors(folder / "model.safetensors",
                     {{"a\nb", "F32", {1}, std::as_bytes(std::span<const float>(&value, 1)), {}}});
   const checkpoint weights(folder.path());
+  EXPECT_FALSE(weights.has_fp8());
   float out = 0;
   EXPECT_QKGEOM_ERROR("tensor a?b holds NaN", weights.read("a\nb", {1}, 0, 1, false, &out));
   EXPECT_QKGEOM_ERROR("has no tensor b?a", weights.check("b\na", {1}));

@@ -261,14 +261,12 @@ class device_capture : public test::capture_test {
 };
 
 TEST_F(device_capture, has_the_files_of_one_on_the_cpu) {
-  cpu_context cpu{{.threads = 2}};
-  auto backend = cpu_backend(cpu);
-  options.run.out = folder / "cpu";
-  run(backend);
-  backend.forward = [](const decoder_description& d, const checkpoint& weights, compute_type, index_t last,
-                       thread_pool& pool) { return std::make_unique<capturing_pass>(d, weights, last, pool); };
+  captured("cpu");
+  auto on_device = backend;
+  on_device.forward = [](const decoder_description& d, const checkpoint& weights, compute_type, index_t last,
+                         thread_pool& pool) { return std::make_unique<capturing_pass>(d, weights, last, pool); };
   options.run.out = folder / "device";
-  run(backend);
+  run(on_device);
   std::size_t compared = 0;
   const auto without_hashes = [](const std::filesystem::path& manifest) {
     auto m = read_json(manifest);

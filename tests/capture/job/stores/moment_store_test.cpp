@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "capture/job/cut.hpp"
-#include "capture/on_cpu.hpp"
 #include "qkgeom/io/capture_moments.hpp"
 #include "tests/capture/capture_fixture.hpp"
 
@@ -61,12 +60,6 @@ class moments_of_tokens : public test::capture_test {
     options.selection.head_list = {{0, 1}, {0, 2}, {0, 7}, {5, 4}};
   }
 
-  moment_function backend() {
-    return [this, moments = cpu_backend(cpu).moments](const auto&... rows) {
-      if (calls_left-- == 0) fail("the power fails");
-      return moments(rows...);
-    };
-  }
   capture_set run(const std::string& out, const std::vector<int>& books) {
     test::write_books(folder / (out + ".jsonl"), books);
     return run(out);
@@ -75,12 +68,15 @@ class moments_of_tokens : public test::capture_test {
   capture_set run(const std::string& out) {
     options.inputs.jsonl = folder / (out + ".jsonl");
     options.run.out = folder / out;
-    test::capture_test::run({.moments = backend()});
+    test::capture_test::run({.moments = failing});
     return capture_set::open({options.run.out});
   }
 
-  cpu_context cpu{{.threads = 2}};
   long calls_left = -1;
+  const moment_function failing = [this](const auto&... rows) {
+    if (calls_left-- == 0) fail("the power fails");
+    return backend.moments(rows...);
+  };
 };
 
 TEST_F(moments_of_tokens, are_those_of_all_rows) {
@@ -189,7 +185,7 @@ TEST_F(moments_of_tokens, and_everything_else_are_the_same_bytes_however_documen
     for (const index_t batch : long_ones ? std::vector<index_t>{1, 8192} : std::vector<index_t>{1, 400, 8192}) {
       options.run.batch_tokens = batch;
       options.run.out = folder / (std::string(name_of(type)) + std::to_string(batch));
-      EXPECT_EQ(test::capture_test::run({.moments = backend()}).shards, 10);
+      EXPECT_EQ(test::capture_test::run({.moments = failing}).shards, 10);
       files[batch] = test::contents_of(options.run.out);
     }
     for (const auto& [batch, bytes] : files) EXPECT_TRUE(bytes == files[1]) << name_of(type) << ' ' << batch;
@@ -253,7 +249,7 @@ TEST_F(moments_of_tokens, damaged_files_are_refused) {
   EXPECT_ANY_THROW(run("a", {0}));  // the manifest says complete, but a file is missing
   options.inputs.jsonl = folder / "a.jsonl";
   options.run.out = folder / "b";
-  EXPECT_THAT(refusal(), HasSubstr("need a backend"));
+  EXPECT_QKGEOM_ERROR("need a backend", test::capture_test::run(capture_backend{}));
 }
 
 }  // namespace
