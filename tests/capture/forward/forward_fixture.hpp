@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -101,7 +102,7 @@ inline named_tensors rows_of(const std::filesystem::path& folder, const decoder_
   named_tensors out;
   run_document(*pass, ids, rope_stage::post,
                [&](index_t layer, tensor_view<const float> q, tensor_view<const float> k) {
-                 for (const auto& [name, x] : {std::pair{".q", q}, std::pair{".k", k}}) {
+                 for (const auto& [name, x] : {std::pair{".q", q}, {".k", k}}) {
                    auto& to = out["layer." + std::to_string(layer) + name];
                    for (index_t h = 0; h < x.heads; ++h)
                      for (const std::int32_t t : positions)
@@ -138,16 +139,12 @@ std::vector<float> widened(const safetensors_file& file, const std::string& name
   return {v.begin(), v.end()};
 }
 
-inline double norm(const std::vector<float>& x) {
-  double s = 0;
-  for (const double v : x) s += v * v;
-  return std::sqrt(s);
+inline Eigen::VectorXd in_f64(const std::vector<float>& x) {
+  return Eigen::Map<const Eigen::VectorXf>(x.data(), std::ssize(x)).cast<double>();
 }
+inline double norm(const std::vector<float>& x) { return in_f64(x).norm(); }
 inline double distance(const std::vector<float>& x, const std::vector<float>& y) {
-  if (x.size() != y.size()) return HUGE_VAL;
-  double s = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) s += (double{x[i]} - y[i]) * (double{x[i]} - y[i]);
-  return std::sqrt(s);
+  return x.size() == y.size() ? (in_f64(x) - in_f64(y)).norm() : HUGE_VAL;
 }
 
 /// The tiny checkpoint of a family (tests/data/make_family_fixtures.py).

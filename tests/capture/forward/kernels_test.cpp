@@ -2,6 +2,7 @@
 // The forward pass' parts against brute force.
 #include <gmock/gmock.h>
 
+#include <Eigen/Dense>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -80,6 +81,13 @@ std::vector<float> attention_problem::result(const attention_options& options, i
   return out;
 }
 
+/// The rows of a matrix in f64.
+Eigen::MatrixXd in_f64(matrix_view<const float> x) {
+  using rows = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  return Eigen::Map<const rows, 0, Eigen::OuterStride<>>(x.data, x.rows, x.cols, Eigen::OuterStride<>(x.row_stride))
+      .cast<double>();
+}
+
 /// The largest error of each kernel's attention against a sum in f64; `special`: with a cap of 3 and sinks.
 std::vector<double> attention_errors(const shape& s, bool to_bf16, const std::vector<attention_kernel>& kernels,
                                      bool special) {
@@ -93,26 +101,24 @@ std::vector<double> attention_errors(const shape& s, bool to_bf16, const std::ve
                                       .cap = special ? 3.0 : 0.0,
                                       .sinks = special ? sinks.data() : nullptr,
                                       .kernel = kernel}));
-  const auto k = problem.k.view(), v = problem.v.view();
+  const auto head_of = [&](const std::vector<float>& x, index_t h) {
+    return in_f64(packed_tensor(x.data(), s.tokens, s.query_heads, s.dim).head(h));
+  };
+  const tensor_view<const float> k = problem.k.view(), v = problem.v.view();
   std::vector<double> worst(kernels.size(), 0);
-  for (index_t h = 0; h < s.query_heads; ++h)
-    for (index_t t = 0; t < s.tokens; ++t) {
-      const auto keys = k.head(h * s.key_heads / s.query_heads), values = v.head(h * s.key_heads / s.query_heads);
-      const std::size_t row = static_cast<std::size_t>((t * s.query_heads + h) * s.dim);
-      std::vector<double> out(s.dim, 0);
-      double sum = special ? std::exp(static_cast<double>(sinks[h])) : 0;
-      for (index_t j = s.window ? std::max<index_t>(0, t - *s.window + 1) : 0; j <= t; ++j) {
-        double dot = 0;
-        for (index_t c = 0; c < s.dim; ++c) dot += double{problem.q[row + static_cast<std::size_t>(c)]} * keys(j, c);
-        const double score = dot / std::sqrt(static_cast<double>(s.dim)),
-                     p = std::exp(special ? 3 * std::tanh(score / 3) : score);
-        sum += p;
-        for (index_t c = 0; c < s.dim; ++c) out[c] += p * values(j, c);
-      }
-      for (std::size_t i = 0; i < results.size(); ++i)
-        for (std::size_t c = 0; c < out.size(); ++c)
-          worst[i] = std::max(worst[i], std::abs(out[c] / sum - results[i][row + c]));
-    }
+  for (index_t h = 0; h < s.query_heads; ++h) {
+    const index_t key_head = h * s.key_heads / s.query_heads;
+    Eigen::ArrayXXd p = head_of(problem.q, h) * in_f64(k.head(key_head)).transpose() / std::sqrt(double(s.dim));
+    if (special) p = 3 * (p / 3).tanh();
+    p = p.exp();
+    for (index_t t = 0; t < s.tokens; ++t)
+      for (index_t j = 0; j < s.tokens; ++j)
+        if (j > t || (s.window && j <= t - *s.window)) p(t, j) = 0;
+    const Eigen::ArrayXd sum = p.rowwise().sum() + (special ? std::exp(double{sinks[h]}) : 0.0);
+    const Eigen::MatrixXd out = (p.colwise() / sum).matrix() * in_f64(v.head(key_head));
+    for (std::size_t i = 0; i < results.size(); ++i)
+      worst[i] = std::max(worst[i], (out - head_of(results[i], h)).cwiseAbs().maxCoeff());
+  }
   return worst;
 }
 
@@ -232,19 +238,11 @@ void expect_sums_of_exact_products(bool of_bf16, const Multiply& multiply) {
     }
     std::vector<float> y(rows * (out + 3), -1.0f), fewer(y.begin(), y.begin() + (rows + 1) / 2 * (out + 3));
     multiply(rows, out, in, x.data(), w.data(), y.data());
-    for (index_t r = 0; r < rows; ++r) {
-      for (index_t o = 0; o < out; ++o) {
-        double sum = 0, size = 0;
-        for (index_t i = 0; i < in; ++i) {
-          const double term = static_cast<double>(x[r * (in + 5) + i]) * static_cast<double>(w[o * in + i]);
-          sum += term;
-          size += std::abs(term);
-        }
-        ASSERT_NEAR(static_cast<double>(y[r * (out + 3) + o]), sum, 0x1p-24 * static_cast<double>(in + 1) * size)
-            << rows << ' ' << out << ' ' << in;
-      }
-      for (index_t o = out; o < out + 3; ++o) ASSERT_EQ(y[r * (out + 3) + o], -1.0f);
-    }
+    const auto a = in_f64({x.data(), rows, in, in + 5}), b = in_f64({w.data(), out, in, in});
+    const Eigen::ArrayXXd bound = 0x1p-24 * double(in + 1) * (a.cwiseAbs() * b.cwiseAbs().transpose()).array();
+    const Eigen::MatrixXd off = in_f64({y.data(), rows, out, out + 3}) - a * b.transpose();
+    EXPECT_TRUE((off.array().abs() <= bound).all()) << rows << ' ' << out << ' ' << in;
+    EXPECT_TRUE((in_f64({y.data() + out, rows, 3, out + 3}).array() == -1).all()) << "between the rows";
     // A row's result does not depend on the rows beside it.
     multiply((rows + 1) / 2, out, in, x.data(), w.data(), fewer.data());
     EXPECT_TRUE(std::equal(fewer.begin(), fewer.end(), y.begin()));

@@ -197,16 +197,15 @@ TEST(device, softmax_holds_as_many_bytes_as_it_says) {
 /// C = op(A) B + (adds) C as BLAS defines it, column-major.
 void multiply_as_blas(const column_major_product& p, index_t batch, bool adds, const float* a, const float* b,
                       float* c) {
-  for (index_t i = 0; i < batch; ++i)
-    for (index_t col = 0; col < p.n; ++col)
-      for (index_t row = 0; row < p.m; ++row) {
-        float sum = 0;
-        for (index_t k = 0; k < p.k; ++k)
-          sum += a[i * p.stride_a + (p.transposes_a ? row * p.lda + k : k * p.lda + row)] *
-                 b[i * p.stride_b + col * p.ldb + k];
-        float& to = c[i * p.stride_c + col * p.ldc + row];
-        to = sum + (adds ? to : 0.0f);
-      }
+  using stride = Eigen::OuterStride<>;
+  using matrix = Eigen::Map<const Eigen::MatrixXf, 0, stride>;
+  for (index_t i = 0; i < batch; ++i) {
+    const matrix plain(a + i * p.stride_a, p.m, p.k, stride(p.lda)), across(plain.data(), p.k, p.m, stride(p.lda)),
+        right(b + i * p.stride_b, p.k, p.n, stride(p.ldb));
+    Eigen::Map<Eigen::MatrixXf, 0, stride> to(c + i * p.stride_c, p.m, p.n, stride(p.ldc));
+    if (!adds) to.setZero();
+    to += p.transposes_a ? Eigen::MatrixXf(across.transpose() * right) : Eigen::MatrixXf(plain * right);
+  }
 }
 
 TEST(device, products_for_blas_are_the_transposed_ones) {

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <numeric>
 
 namespace qkgeom {
@@ -67,8 +66,8 @@ TEST(statistics_store, sums_over_the_queries_that_each_one_stands_for) {
       for (index_t m = 0; m < width; ++m) measures.push_back(10 * h + query + static_cast<double>(m));
   few.store.add(1, 3, what, 3, measures);
   for (const tensor_to_write& t : few.store.tensors()) {
-    std::vector<double> values(t.data.size() / sizeof(double));
-    std::memcpy(values.data(), t.data.data(), t.data.size());
+    const auto* const first_value = reinterpret_cast<const double*>(t.data.data());
+    const std::vector<double> values(first_value, first_value + t.data.size() / sizeof(double));
     if (t.name == "layer.3.attention.count") {
       EXPECT_EQ(values, (std::vector<double>{0, 0, 0, 0, 66, 0}));
     } else {
