@@ -214,11 +214,6 @@ class evaluation : public test::evaluated_model {
     o.records = test::bundled / "records.json";
     o.distances = {distance};
   }
-  /// Writes one condition.
-  void condition(const std::string& name, const json& changes) {
-    write_conditions({{{"name", name}, {"changes", changes}}});
-  }
-  void write_conditions(const json& all) { o.conditions = write("conditions.json", json{{"conditions", all}}.dump()); }
   /// Returns the losses of one condition, or of none.
   std::vector<double> losses(const json& changes = json::array()) {
     condition("changed", changes);

@@ -21,6 +21,11 @@ class evaluated_model : public capture_test {
     o.capture.inputs.jsonl = folder / "books.jsonl";
     std::filesystem::create_directories(o.capture.run.out);
   }
+  /// Writes one condition.
+  void condition(const std::string& name, const json& changes) {
+    write_conditions({{{"name", name}, {"changes", changes}}});
+  }
+  void write_conditions(const json& all) { o.conditions = write("conditions.json", json{{"conditions", all}}.dump()); }
   /// Losses by condition.
   std::map<std::string, std::vector<double>> evaluated() {
     evaluate_model(o, notes);

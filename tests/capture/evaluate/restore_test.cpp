@@ -140,13 +140,14 @@ class restored_model : public test::evaluated_model {
 };
 
 TEST_F(restored_model, has_as_a_written_checkpoint_the_losses_of_the_condition) {
-  const std::string mixed = R"({"name": "mixed", "changes": [{"head": "1.2", "restore": "query"},
-    {"head": "3.5", "restore": "shared_keys"}, {"head": "3.0", "restore": "query"}]})";
-  o.conditions = write("all.json", R"({"conditions": [)" + mixed + R"(, {"name": "afterwards", "changes": []}]})");
+  const json mixed{{{"head", "1.2"}, {"restore", "query"}},
+                   {{"head", "3.5"}, {"restore", "shared_keys"}},
+                   {{"head", "3.0"}, {"restore", "query"}}};
+  write_conditions({{{"name", "mixed"}, {"changes", mixed}}, {{"name", "afterwards"}, {"changes", json::array()}}});
   const auto got = evaluated();
   EXPECT_NE(got.at("mixed"), got.at("none"));
   EXPECT_EQ(got.at("afterwards"), got.at("none"));
-  o.conditions = write("one.json", R"({"conditions": [)" + mixed + "]}");
+  condition("mixed", mixed);
   const fs::path written = folder / "written";
   fs::create_directories(written);
   write_restored(o, written, notes);
@@ -157,19 +158,13 @@ TEST_F(restored_model, has_as_a_written_checkpoint_the_losses_of_the_condition) 
 }
 
 TEST_F(restored_model, is_refused_where_conditions_do_not_say_one) {
-  const auto refused = [&](const std::string& changes) {
-    o.conditions = write("c.json", R"({"conditions": [{"name": "a", "changes": [)" + changes + "]}]}");
-    return test::message_of([&] { evaluate_model(o, notes); });
-  };
-  const std::string one = R"({"head": "0.1", "restore": "query"})";
-  const auto written = [&] { return test::message_of([&] { write_restored(o, folder.path(), notes); }); };
-  o.conditions = write("c.json", R"({"conditions": [{"name": "a", "changes": [{"head": "0.1", "ablate": true}]}]})");
-  EXPECT_THAT(written(), HasSubstr("one condition, whose changes are all"));
-  o.conditions = write("c.json", R"({"conditions": [{"name": "a", "changes": [)" + one + "]}]}");
+  condition("a", {{{"head", "0.1"}, {"ablate", true}}});
+  EXPECT_QKGEOM_ERROR("one condition, whose changes are all", write_restored(o, folder.path(), notes));
+  condition("a", {{{"head", "0.1"}, {"restore", "query"}}});
   EXPECT_QKGEOM_ERROR("must name another folder", write_restored(o, o.capture.model.path, notes));
   o.capture.model.untrained = 1;
-  EXPECT_THAT(refused(one), HasSubstr("weights that are drawn have no rows to replace"));
-  EXPECT_THAT(written(), HasSubstr("not --untrained"));
+  EXPECT_QKGEOM_ERROR("weights that are drawn have no rows to replace", evaluate_model(o, notes));
+  EXPECT_QKGEOM_ERROR("not --untrained", write_restored(o, folder.path(), notes));
 }
 
 }  // namespace

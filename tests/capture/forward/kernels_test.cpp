@@ -51,35 +51,31 @@ struct attention_problem {
   std::vector<float> q;
   key_buffer k, v;
 
-  attention_problem(const shape& of, bool to_bf16);
-  std::vector<float> result(const attention_options& options, int threads = 2) const;
-};
-
-attention_problem::attention_problem(const shape& of, bool to_bf16) : s(of) {
-  const auto size = [](index_t a, index_t b, index_t c) { return static_cast<std::size_t>(a * b * c); };
-  q = entries(size(s.tokens, s.query_heads, s.dim), 1);
-  k.reshape(s.tokens, s.key_heads, s.dim);
-  v.reshape(s.tokens, s.key_heads, s.dim);
-  auto kv = entries(2 * size(s.tokens, s.key_heads, s.dim), 2);
-  if (to_bf16) {
-    round_to_bf16(q);
-    round_to_bf16(kv);
+  attention_problem(const shape& of, bool to_bf16) : s(of) {
+    const auto size = [](index_t a, index_t b, index_t c) { return static_cast<std::size_t>(a * b * c); };
+    q = entries(size(s.tokens, s.query_heads, s.dim), 1);
+    k.reshape(s.tokens, s.key_heads, s.dim);
+    v.reshape(s.tokens, s.key_heads, s.dim);
+    auto kv = entries(2 * size(s.tokens, s.key_heads, s.dim), 2);
+    if (to_bf16) {
+      round_to_bf16(q);
+      round_to_bf16(kv);
+    }
+    std::size_t at = 0;
+    for (index_t h = 0; h < s.key_heads; ++h)
+      for (index_t t = 0; t < s.tokens; ++t)
+        for (index_t c = 0; c < s.dim; ++c) {
+          k.view().head(h)(t, c) = kv[at++];
+          v.view().head(h)(t, c) = kv[at++];
+        }
   }
-  std::size_t at = 0;
-  for (index_t h = 0; h < s.key_heads; ++h)
-    for (index_t t = 0; t < s.tokens; ++t)
-      for (index_t c = 0; c < s.dim; ++c) {
-        k.view().head(h)(t, c) = kv[at++];
-        v.view().head(h)(t, c) = kv[at++];
-      }
-}
-
-std::vector<float> attention_problem::result(const attention_options& options, int threads) const {
-  thread_pool pool(threads);
-  auto out = q;
-  causal_attention(pool, packed_tensor(out.data(), s.tokens, s.query_heads, s.dim), k, v, s.key_heads, options);
-  return out;
-}
+  std::vector<float> result(const attention_options& options, int threads = 2) const {
+    thread_pool pool(threads);
+    auto out = q;
+    causal_attention(pool, packed_tensor(out.data(), s.tokens, s.query_heads, s.dim), k, v, s.key_heads, options);
+    return out;
+  }
+};
 
 /// The rows of a matrix in f64.
 Eigen::MatrixXd in_f64(matrix_view<const float> x) {

@@ -136,8 +136,8 @@ TEST(plan, layers_without_queries_and_keys_are_refused_by_name) {
   EXPECT_QKGEOM_ERROR("it is a convolution", choose_layers(lfm, {.layers = {0}}));
 }
 
-/// Phi 3.5 and 4 mini, Ministral 8B: a window that no document fills, as transformers' mask says too.
-TEST(plan, a_window_that_is_not_shorter_than_the_context_is_none) {
+/// Phi 3.5 and 4 mini, Ministral 8B: a window that no document fills is none, as transformers' mask says too.
+TEST(plan, layers_with_a_window_within_the_context_are_left_out_unless_asked_for) {
   const json ministral =
       with(llama(), {{"model_type", "mistral"}, {"sliding_window", 32768}, {"rope_scaling", nullptr}});
   const auto planned = [&](index_t context, const selection_options& options) {
@@ -149,6 +149,11 @@ TEST(plan, a_window_that_is_not_shorter_than_the_context_is_none) {
   EXPECT_QKGEOM_ERROR("every layer of the model has a sliding window", planned(32769, {.max_length = 512}));
   EXPECT_QKGEOM_ERROR("every layer of the model has a sliding window", planned(32768, {.max_length = 32769}));
   EXPECT_EQ(planned(32768, {.max_length = 32769, .include_windowed = true}).layers[0].window, 32768);
+  const auto mixed =
+      read_description(with(config_of("smollm3"), {{"use_sliding_window", true}, {"sliding_window", 64}}));
+  EXPECT_EQ(plan_capture(mixed, "m", "", {}).layers.size(), 6u);
+  EXPECT_EQ(plan_capture(mixed, "m", "", {.include_windowed = true}).layers.size(), 8u);
+  EXPECT_EQ(plan_capture(mixed, "m", "", {.layers = {3}}).layers.at(0).window, 64);
   const json phi{{"model_type", "phi3"},
                  {"max_position_embeddings", 131072},
                  {"sliding_window", 262144},
@@ -218,16 +223,6 @@ TEST(plan, heads_and_their_keys) {
   auto scaled = model;
   scaled.score_scale = 0.0625;
   EXPECT_EQ(plan_capture(scaled, "m", "", {}).score_scale, 0.0625);
-}
-
-TEST(plan, windowed_layers_are_left_out_unless_asked_for) {
-  const auto model =
-      read_description(with(config_of("smollm3"), {{"use_sliding_window", true}, {"sliding_window", 64}}));
-  EXPECT_EQ(plan_capture(model, "m", "", {}).layers.size(), 6u);
-  EXPECT_EQ(plan_capture(model, "m", "", {.include_windowed = true}).layers.size(), 8u);
-  const auto named = plan_capture(model, "m", "", {.layers = {3}});
-  ASSERT_EQ(named.layers.size(), 1u);
-  EXPECT_EQ(named.layers[0].window.value_or(0), 64);
 }
 
 TEST(plan, the_rate_is_a_probability_for_uniform_buckets) {

@@ -284,13 +284,10 @@ TEST_F(device_capture, has_the_files_of_one_on_the_cpu) {
     for (const auto& t : a.tensors()) {
       ++compared;
       const auto values = [&](const safetensors_file& file) {
-        std::vector<float> v;
-        const auto take = [&](const auto& all) { v.assign(all.begin(), all.end()); };
-        if (t.dtype == "F32") take(file.values<float>(t.name));
-        if (t.dtype == "F64") take(file.values<double>(t.name));
-        if (t.dtype == "I32") take(file.values<std::int32_t>(t.name));
-        if (t.dtype == "I64") take(file.values<std::int64_t>(t.name));
-        return v;
+        return t.dtype == "F32"   ? widened<float>(file, t.name)
+               : t.dtype == "F64" ? widened<double>(file, t.name)
+               : t.dtype == "I32" ? widened<std::int32_t>(file, t.name)
+                                  : widened<std::int64_t>(file, t.name);
       };
       const auto x = values(a), y = values(b);
       EXPECT_LE(distance(x, y), t.dtype[0] == 'I' ? 0 : 1e-4 * norm(x)) << name << ' ' << t.name;

@@ -44,9 +44,9 @@ void expect_equal(const std::vector<side_moments>& a, const std::vector<side_mom
   }
 }
 
-/// The moments of all documents.
-token_moments all_blocks(const set_moments& stored, index_t layer) {
-  auto blocks = stored.read(layer);
+/// The moments of all documents, over buckets of this size.
+token_moments all_blocks(const capture_set& of, index_t layer, index_t bucket_size = 19) {
+  auto blocks = set_moments::open(of, uniform_buckets{bucket_size}.edges(300))->read(layer);
   for (std::size_t b = 1; b < blocks.size(); ++b) merge(blocks[0], blocks[b]);
   return std::move(blocks[0]);
 }
@@ -93,7 +93,7 @@ TEST_F(moments_of_tokens, are_those_of_all_rows) {
   for (const index_t layer : source.layers()) {
     const auto rows = source.read_layer(layer);
     const auto expected = accumulate(cpu, rows.view<float>(), grid, {.context_length = 300});
-    const auto found = all_blocks(*stored, layer);
+    const auto found = all_blocks(source, layer, 100);
     EXPECT_EQ(found.moments.key_of_query, expected.key_of_query);
     expect_equal(found.moments.q, expected.q, 1e-9);
     expect_equal(found.moments.k, expected.k, 1e-9);
@@ -114,13 +114,12 @@ TEST_F(moments_of_tokens, of_two_captures_are_those_of_both_documents) {
   options.selection.sampler.kind = sampler_kind::uniform;  // the rows are others, the moments the same
   const auto sampled = run("sampled", {3, 4, 5});
   for (const index_t layer : all.layers()) {
-    const auto expected = all_blocks(*set_moments::open(all, uniform_buckets{19}.edges(300)), layer);
-    const auto merged = all_blocks(*set_moments::open(two, uniform_buckets{19}.edges(300)), layer);
+    const auto expected = all_blocks(all, layer), merged = all_blocks(two, layer);
     expect_equal(merged.moments.q, expected.moments.q, 1e-10);
     expect_equal(merged.moments.k, expected.moments.k, 1e-10);
     EXPECT_EQ(merged.k_pairs, expected.k_pairs);
     EXPECT_LT(relative(merged.k_differences[0], expected.k_differences[0]), 1e-10);
-    const auto of_sampled = all_blocks(*set_moments::open(sampled, uniform_buckets{64}.edges(300)), layer);
+    const auto of_sampled = all_blocks(sampled, layer, 64);
     EXPECT_EQ(of_sampled.moments.q[0].total.count, expected.moments.q[0].total.count);
     EXPECT_LT(relative(of_sampled.moments.q[0].total.xx, expected.moments.q[0].total.xx), 1e-10);
   }
@@ -206,7 +205,7 @@ TEST_F(moments_of_tokens, are_dealt_to_blocks_of_documents) {
   EXPECT_EQ(together.captures()[0].manifest().shards.size(), 5u);
   const moments_file last(std::make_shared<const safetensors_file>(folder / "five" / moments_name(4)),
                           together.captures()[0].manifest());
-  const auto alone = set_moments::open(run("alone", {4}), uniform_buckets{19}.edges(300))->read(0)[0];
+  const auto alone = all_blocks(run("alone", {4}), 0);
   expect_equal(last.read(0).moments.q, alone.moments.q, 1e-14);
   EXPECT_EQ(last.read(0).k_pairs, alone.k_pairs);
 }
