@@ -11,11 +11,10 @@
 namespace {
 
 using namespace qkgeom;
-using test::written_gguf;
 
-/// The smallest model around a tokenizer.
-written_gguf with_tokenizer(const json& keys) {
-  written_gguf w;
+/// The tokenizer of the smallest model around it.
+tokenizer tokenizer_of(const json& keys) {
+  test::written_gguf w;
   w.keys = {{"general.architecture", "llama"},
             {"llama.block_count", 1},
             {"llama.context_length", 64},
@@ -25,19 +24,14 @@ written_gguf with_tokenizer(const json& keys) {
             {"llama.attention.layer_norm_rms_epsilon", 1e-5}};
   w.tensors = {{"token_embd.weight", {1, 4}, "F32", std::vector<float>(4, 1)}};
   for (const auto& [key, value] : keys.items()) w.keys.emplace_back("tokenizer.ggml." + key, value);
-  return w;
-}
-
-tokenizer tokenizer_of(const json& keys) {
   const test::scratch_folder folder;
-  test::put(folder / "t.gguf", with_tokenizer(keys).bytes());
+  test::put(folder / "t.gguf", w.bytes());
   return {gguf_model(folder / "t.gguf").tokenizer(), nlohmann::json()};
 }
 
 class gguf_tokenizer : public testing::Test {
  protected:
-  json fixture = read_json(std::string(QKGEOM_TEST_DATA) + "/gguf-tokenizers.json"),
-       texts = read_json(std::string(QKGEOM_TEST_DATA) + "/tokenizers/texts.json");
+  json fixture = test::json_data("gguf-tokenizers.json"), texts = test::json_data("tokenizers/texts.json");
 
   void SetUp() override {
     for (const auto& t : fixture["others"]) texts.push_back(t);

@@ -7,6 +7,7 @@
 
 #include "tests/capture/gguf/gguf_fixture.hpp"
 #include "tests/capture/program_fixture.hpp"
+#include "tests/common/data_files.hpp"
 
 namespace qkgeom {
 namespace {
@@ -96,7 +97,7 @@ TEST_F(hostile_gguf, a_whole_file_is_captured) {
 }
 
 TEST_F(hostile_gguf, files_that_are_cut_short_or_lie_are_refused_as_the_table_says) {
-  for (const json& line : read_json(std::string(QKGEOM_TEST_DATA) + "/hostile-gguf.json")) {
+  for (const json& line : test::json_data("hostile-gguf.json")) {
     SCOPED_TRACE(line.dump());
     expect_refusal(changed(loaded(line[0]), line), line.back());
   }

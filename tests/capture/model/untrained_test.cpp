@@ -102,16 +102,11 @@ TEST(untrained_weights, every_family_runs) {
     const auto pass = cpu_forward_pass(model, weights, compute_type::f32, model.n_layers() - 1, pool);
     pass->check_output();
     batch_sinks sinks;
-    bool finite = true;
-    sinks.rows = [&](std::size_t, index_t, tensor_view<const float> q, tensor_view<const float>) {
-      for (index_t i = 0; i < q.dim; ++i) finite = finite && std::isfinite(q.head(0).row(2)[i]);
-    };
     double loss = 0;
     sinks.losses = [&](std::size_t, const token_predictions& found) { loss = found.loss.at(0); };
     const std::vector<std::int32_t> ids{1, 2, 3};
     const token_span document(ids);
     pass->run({&document, 1}, rope_stage::post, sinks);
-    EXPECT_TRUE(finite) << entry.path();
     // Small drawn weights leave all words about as likely.
     EXPECT_NEAR(loss, std::log(static_cast<double>(model.vocabulary)), 1) << entry.path();
     ++run;

@@ -28,9 +28,8 @@ using ::testing::HasSubstr;
 
 const std::string folder = std::string(QKGEOM_EXAMPLE_DATA) + "/kjv-smollm3";
 
-nlohmann::json bundled_tokenizer() { return read_json(folder + "/tokenizer.json"); }
 nlohmann::json patched(const nlohmann::json& patch) {
-  auto file = bundled_tokenizer();
+  auto file = read_json(folder + "/tokenizer.json");
   if (!patch.is_null()) file.merge_patch(patch);
   return file;
 }
@@ -44,7 +43,7 @@ std::string refusal(const nlohmann::json& patch, const nlohmann::json& config = 
 }
 
 TEST(tokenizer, ids_of_the_held_out_books_equal_the_library_s) {
-  const auto fixture = read_json(std::string(QKGEOM_TEST_DATA) + "/token-ids.json");
+  const auto& fixture = test::json_data("token-ids.json");
   const auto t = tokenizer::load(folder + "/tokenizer.json");
   index_t books = 0;
   document_list({.jsonl = folder + "/heldout.jsonl"}).for_each([&](index_t i, const document& d) {
@@ -59,7 +58,7 @@ TEST(tokenizer, ids_of_the_held_out_books_equal_the_library_s) {
 }
 
 TEST(tokenizer, nasty_texts_and_other_settings_equal_the_library_s) {
-  const auto fixture = read_json(std::string(QKGEOM_TEST_DATA) + "/token-ids.json");
+  const auto& fixture = test::json_data("token-ids.json");
   for (const auto& variant : fixture["variants"]) {
     const tokenizer t(patched(variant["patch"]), {});
     for (std::size_t i = 0; i < fixture["texts"].size(); ++i)
