@@ -16,96 +16,93 @@ namespace qkgeom {
 namespace {
 
 /// What takes a feature of a family away, by the name that family-features.json has for it.
-const std::map<std::string, void (*)(decoder_description&)>& changes() {
-  static const std::map<std::string, void (*)(decoder_description&)> list{
-      {"no window",
-       [](auto& d) {
-         for (auto& l : d.layers) l.window.reset();
-       }},
-      {"a window in every layer",
-       [](auto& d) {
-         for (auto& l : d.layers) l.window = 33;
-       }},
-      {"no scaling of the rotation",
-       [](auto& d) {
-         d.rope.inv_freq = default_frequencies(d.rope.theta, d.rope.rotary_dim);
-         d.rope.attention_factor = 1;
-         d.rope.dynamic.reset();
-       }},
-      {"queries that do not grow", [](auto& d) { d.growth.reset(); }},
-      {"shares that are not normalised", [](auto& d) { d.experts->normalised = false; }},
-      {"scale of scores by head size", [](auto& d) { d.score_scale.reset(); }},
-      {"no bias of q, k, v", [](auto& d) { d.qkv_bias = false; }},
-      {"no norm of queries and keys", [](auto& d) { d.qk = qk_norm::none; }},
-      {"no bias of the output", [](auto& d) { d.output_bias = false; }},
-      {"no attention factor", [](auto& d) { d.rope.attention_factor = 1; }},
-      {"two experts chosen", [](auto& d) { d.experts->chosen = 2; }},
-      {"rotation in layer 1", [](auto& d) { d.layers[1].rope = true; }},
-      {"no window in layer 0", [](auto& d) { d.layers[0].window.reset(); }},
-      {"one rotation for all layers", [](auto& d) { d.local_rope = d.rope; }},
-      {"the norm of Llama", [](auto& d) { d.norm = norm_kind::llama; }},
-      {"no norms of outputs", [](auto& d) { d.names.attention_out_norm = d.names.feed_forward_out_norm = ""; }},
-      {"embedding without its scale", [](auto& d) { d.scaled_embedding = false; }},
-      {"silu", [](auto& d) { d.act = activation::silu; }},
-      {"all pairs rotate", [](auto& d) { d.rope.inv_freq = default_frequencies(1e4, d.head_dim); }},
-      {"base 10000 in sliding layers",
-       [](auto& d) { d.local_rope->inv_freq = default_frequencies(1e4, d.local_rope->rotary_dim); }},
-      {"no norm of values", [](auto& d) { d.value_norm = false; }},
-      {"no factors of layers", [](auto& d) { d.layer_factor = false; }},
-      {"halves rotate", [](auto& d) { d.rope.interleaved = false; }},
-      {"whole rotation",
-       [](auto& d) {
-         d.rope.rotary_dim = d.head_dim;
-         d.rope.inv_freq = default_frequencies(d.rope.theta, d.head_dim);
-       }},
-      {"one expert chosen", [](auto& d) { d.experts->chosen = 1; }},
-      {"no sigmoids of experts", [](auto& d) { d.experts->sigmoids = false; }},
-      {"experts times 1", [](auto& d) { d.experts->scale = 1; }},
-      {"no shared feed-forward", [](auto& d) { d.experts->shared_width = 0; }},
-      {"no rotation in layer 1", [](auto& d) { d.layers[1].rope = false; }},
-      {"rates of up to 1", [](auto& d) { d.delta->most_learned = 1; }},
-      {"another epsilon of the answers' norm", [](auto& d) { d.delta->norm_eps = 1e-2; }},
-      {"no gates of heads", [](auto& d) { d.gated_output = d.gated_heads = false; }},
-      {"one set of frequencies for all layers", [](auto& d) { d.local_rope->inv_freq = d.rope.inv_freq; }},
-      {"no bias of the convolution", [](auto& d) { d.delta->convolution_bias = false; }},
-      {"no least step of time", [](auto& d) { d.delta->least_step = 0; }},
-      {"no largest step of time", [](auto& d) { d.delta->most_step = HUGE_VALF; }},
-      {"embedding times 1", [](auto& d) { d.embedding_scale = 1; }},
-      {"plain residual", [](auto& d) { d.residual_scale = 1; }},
-      {"no bias of the feed-forward", [](auto& d) { d.feed_forward_bias = false; }},
-      {"no rotation in layer 0", [](auto& d) { d.layers[0].rope = false; }},
-      {"rotation in layer 0", [](auto& d) { d.layers[0].rope = true; }},
-      {"norm before the rotation", [](auto& d) { d.qk = qk_norm::each_head; }},
-      {"base 1000", [](auto& d) { d.rope.inv_freq = default_frequencies(1e3, d.rope.rotary_dim); }},
-      {"sequential residual", [](auto& d) { d.parallel_residual = false; }},
-      {"no factors of long documents", [](auto& d) { d.rope.longrope.reset(); }},
-      {"no factors of short documents", [](auto& d) { d.rope.longrope->context = 1; }},
-      {"no cap of scores", [](auto& d) { d.score_cap = 0; }},
-      {"no sinks", [](auto& d) { d.sinks = false; }},
-      {"gate and up of up to 7", [](auto& d) { d.experts->limit = 7; }},
-      {"no bound of gate and up", [](auto& d) { d.experts->limit = 0; }},
-      {"no biases of experts", [](auto& d) { d.experts->biases = false; }},
-      {"no chunks in layer 0", [](auto& d) { d.layers[0].chunk.reset(); }},
-      {"rotation in layer 3", [](auto& d) { d.layers[3].rope = true; }},
-      {"growth in layers that rotate", [](auto& d) { d.growth_unrotated = false; }},
-      {"scaled outputs of experts", [](auto& d) { d.experts->scales_inputs = false; }},
-      {"no gate of the shared feed-forward", [](auto& d) { d.experts->gated_shared = false; }},
-      {"rotation of the first channels", [](auto& d) { d.rope.first = 0; }},
-      {"latent halves", [](auto& d) { d.latent->pairs = false; }},
-      {"one group of experts", [](auto& d) { d.experts->groups = 1; }},
-      {"three chosen groups", [](auto& d) { d.experts->chosen_groups = 3; }},
-      {"latent pairs", [](auto& d) { d.latent->pairs = true; }},
-      {"no bias of latent rows", [](auto& d) { d.latent->bias = false; }},
-      {"all keys", [](auto& d) { d.indexer->chosen = 300; }},
-      {"pairs of the indexer", [](auto& d) { d.indexer->pairs = true; }},
-      {"one key less", [](auto& d) { d.indexer->chosen = 39; }},
-      {"halves of the indexer", [](auto& d) { d.indexer->pairs = false; }},
-      {"tanh gelu", [](auto& d) { d.act = activation::gelu_tanh; }},
-      {"parallel residual", [](auto& d) { d.parallel_residual = true; }},
-      {"exact gelu", [](auto& d) { d.act = activation::gelu; }},
-  };
-  return list;
-}
+const std::map<std::string, void (*)(decoder_description&)> feature_changes{
+    {"no window",
+     [](auto& d) {
+       for (auto& l : d.layers) l.window.reset();
+     }},
+    {"a window in every layer",
+     [](auto& d) {
+       for (auto& l : d.layers) l.window = 33;
+     }},
+    {"no scaling of the rotation",
+     [](auto& d) {
+       d.rope.inv_freq = default_frequencies(d.rope.theta, d.rope.rotary_dim);
+       d.rope.attention_factor = 1;
+       d.rope.dynamic.reset();
+     }},
+    {"queries that do not grow", [](auto& d) { d.growth.reset(); }},
+    {"shares that are not normalised", [](auto& d) { d.experts->normalised = false; }},
+    {"scale of scores by head size", [](auto& d) { d.score_scale.reset(); }},
+    {"no bias of q, k, v", [](auto& d) { d.qkv_bias = false; }},
+    {"no norm of queries and keys", [](auto& d) { d.qk = qk_norm::none; }},
+    {"no bias of the output", [](auto& d) { d.output_bias = false; }},
+    {"no attention factor", [](auto& d) { d.rope.attention_factor = 1; }},
+    {"two experts chosen", [](auto& d) { d.experts->chosen = 2; }},
+    {"rotation in layer 1", [](auto& d) { d.layers[1].rope = true; }},
+    {"no window in layer 0", [](auto& d) { d.layers[0].window.reset(); }},
+    {"one rotation for all layers", [](auto& d) { d.local_rope = d.rope; }},
+    {"the norm of Llama", [](auto& d) { d.norm = norm_kind::llama; }},
+    {"no norms of outputs", [](auto& d) { d.names.attention_out_norm = d.names.feed_forward_out_norm = ""; }},
+    {"embedding without its scale", [](auto& d) { d.scaled_embedding = false; }},
+    {"silu", [](auto& d) { d.act = activation::silu; }},
+    {"all pairs rotate", [](auto& d) { d.rope.inv_freq = default_frequencies(1e4, d.head_dim); }},
+    {"base 10000 in sliding layers",
+     [](auto& d) { d.local_rope->inv_freq = default_frequencies(1e4, d.local_rope->rotary_dim); }},
+    {"no norm of values", [](auto& d) { d.value_norm = false; }},
+    {"no factors of layers", [](auto& d) { d.layer_factor = false; }},
+    {"halves rotate", [](auto& d) { d.rope.interleaved = false; }},
+    {"whole rotation",
+     [](auto& d) {
+       d.rope.rotary_dim = d.head_dim;
+       d.rope.inv_freq = default_frequencies(d.rope.theta, d.head_dim);
+     }},
+    {"one expert chosen", [](auto& d) { d.experts->chosen = 1; }},
+    {"no sigmoids of experts", [](auto& d) { d.experts->sigmoids = false; }},
+    {"experts times 1", [](auto& d) { d.experts->scale = 1; }},
+    {"no shared feed-forward", [](auto& d) { d.experts->shared_width = 0; }},
+    {"no rotation in layer 1", [](auto& d) { d.layers[1].rope = false; }},
+    {"rates of up to 1", [](auto& d) { d.delta->most_learned = 1; }},
+    {"another epsilon of the answers' norm", [](auto& d) { d.delta->norm_eps = 1e-2; }},
+    {"no gates of heads", [](auto& d) { d.gated_output = d.gated_heads = false; }},
+    {"one set of frequencies for all layers", [](auto& d) { d.local_rope->inv_freq = d.rope.inv_freq; }},
+    {"no bias of the convolution", [](auto& d) { d.delta->convolution_bias = false; }},
+    {"no least step of time", [](auto& d) { d.delta->least_step = 0; }},
+    {"no largest step of time", [](auto& d) { d.delta->most_step = HUGE_VALF; }},
+    {"embedding times 1", [](auto& d) { d.embedding_scale = 1; }},
+    {"plain residual", [](auto& d) { d.residual_scale = 1; }},
+    {"no bias of the feed-forward", [](auto& d) { d.feed_forward_bias = false; }},
+    {"no rotation in layer 0", [](auto& d) { d.layers[0].rope = false; }},
+    {"rotation in layer 0", [](auto& d) { d.layers[0].rope = true; }},
+    {"norm before the rotation", [](auto& d) { d.qk = qk_norm::each_head; }},
+    {"base 1000", [](auto& d) { d.rope.inv_freq = default_frequencies(1e3, d.rope.rotary_dim); }},
+    {"sequential residual", [](auto& d) { d.parallel_residual = false; }},
+    {"no factors of long documents", [](auto& d) { d.rope.longrope.reset(); }},
+    {"no factors of short documents", [](auto& d) { d.rope.longrope->context = 1; }},
+    {"no cap of scores", [](auto& d) { d.score_cap = 0; }},
+    {"no sinks", [](auto& d) { d.sinks = false; }},
+    {"gate and up of up to 7", [](auto& d) { d.experts->limit = 7; }},
+    {"no bound of gate and up", [](auto& d) { d.experts->limit = 0; }},
+    {"no biases of experts", [](auto& d) { d.experts->biases = false; }},
+    {"no chunks in layer 0", [](auto& d) { d.layers[0].chunk.reset(); }},
+    {"rotation in layer 3", [](auto& d) { d.layers[3].rope = true; }},
+    {"growth in layers that rotate", [](auto& d) { d.growth_unrotated = false; }},
+    {"scaled outputs of experts", [](auto& d) { d.experts->scales_inputs = false; }},
+    {"no gate of the shared feed-forward", [](auto& d) { d.experts->gated_shared = false; }},
+    {"rotation of the first channels", [](auto& d) { d.rope.first = 0; }},
+    {"latent halves", [](auto& d) { d.latent->pairs = false; }},
+    {"one group of experts", [](auto& d) { d.experts->groups = 1; }},
+    {"three chosen groups", [](auto& d) { d.experts->chosen_groups = 3; }},
+    {"latent pairs", [](auto& d) { d.latent->pairs = true; }},
+    {"no bias of latent rows", [](auto& d) { d.latent->bias = false; }},
+    {"all keys", [](auto& d) { d.indexer->chosen = 300; }},
+    {"pairs of the indexer", [](auto& d) { d.indexer->pairs = true; }},
+    {"one key less", [](auto& d) { d.indexer->chosen = 39; }},
+    {"halves of the indexer", [](auto& d) { d.indexer->pairs = false; }},
+    {"tanh gelu", [](auto& d) { d.act = activation::gelu_tanh; }},
+    {"parallel residual", [](auto& d) { d.parallel_residual = true; }},
+    {"exact gelu", [](auto& d) { d.act = activation::gelu; }},
+};
 
 TEST(families, fixtures_fail_without_their_features) {
   std::size_t tried = 0;
@@ -114,7 +111,7 @@ TEST(families, fixtures_fail_without_their_features) {
     const safetensors_file fixture = f.open();
     for (const std::string change : features) {
       decoder_description d = f.description();
-      changes().at(change)(d);
+      feature_changes.at(change)(d);
       double worst = 0;
       for (const auto& [name, ours] : run_fixture(f, d, compute_type::f32)) {
         const auto theirs = widened<float>(fixture, "f32." + name);

@@ -14,11 +14,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<std::string> fixtures() {
-  std::vector<std::string> names;
+std::set<std::string> fixtures() {
+  std::set<std::string> names;
   for (const auto& file : fs::directory_iterator(test::gguf_fixture("").parent_path()))
-    names.push_back(file.path().stem().string());
-  std::sort(names.begin(), names.end());
+    names.insert(file.path().stem().string());
   return names;
 }
 

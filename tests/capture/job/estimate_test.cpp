@@ -29,18 +29,21 @@ const std::string qwen3_8b = R"({"model_type": "qwen3", "hidden_size": 4096, "in
 /// A model's folder with a config.json alone.
 class estimates : public ::testing::Test {
  protected:
-  capture_estimate plan(const std::string& name, const std::string& config) {
-    test::put(folder / "config.json", config);
-    capture_options o = find_protocol(name);
-    o.model.path = folder.path();
+  capture_estimate planned(capture_options o) {
     o.run.threads = 2;
-    o.inputs.count = 500;
-    std::ostringstream text;
     notes.str("");
     const auto e = estimate_capture(o, notes);
+    std::ostringstream text;
     print_estimate(text, e);
     printed = text.str();
     return e;
+  }
+  capture_estimate plan(const std::string& protocol, const std::string& config) {
+    test::put(folder / "config.json", config);
+    capture_options o = find_protocol(protocol);
+    o.model.path = folder.path();
+    o.inputs.count = 500;
+    return planned(o);
   }
   const test::scratch_folder folder;
   std::ostringstream notes;
@@ -94,11 +97,9 @@ TEST_F(estimates, a_gguf_file_is_planned_from_its_header_alone) {
     capture_options o;
     o.model.path = model;
     o.model.name = "tiny";
-    o.run.threads = 2;
     o.statistics.loss = true;
-    std::ostringstream text;
-    print_estimate(text, estimate_capture(o, notes));
-    return text.str();
+    planned(o);
+    return printed;
   };
   // Where the tensors' values should be there is a hole.
   const std::string bytes = test::loaded_gguf("qwen3", "F32").bytes();
@@ -117,13 +118,12 @@ TEST_F(estimates, losses_take_whole_layers_and_a_piece_of_the_output_matrix) {
   test::put(folder / "config.json", qwen3_8b);
   capture_options o;
   o.model.path = folder.path();
-  o.run.threads = 2;
   o.inputs.count = 1;
   o.selection.max_length = 256;
   o.selection.layers = std::vector<index_t>{0};
-  const auto without = estimate_capture(o, notes);
+  const auto without = planned(o);
   o.statistics.loss = true;
-  const auto with = estimate_capture(o, notes);
+  const auto with = planned(o);
   // Layer 0's queries and keys become a whole layer; 2048 words of the output matrix; logits of 256 tokens a thread.
   EXPECT_NEAR(with.peak_bytes - without.peak_bytes, 4 * (192.9e6 - 21e6 + 2048 * 4096 + 2 * 256 * 2048), 1e6);
   EXPECT_GT(with.linear_flop, 36 * without.linear_flop);
@@ -135,17 +135,15 @@ TEST_F(estimates, the_sums_of_softmax_and_losses_are_counted) {
   o.model.path = std::filesystem::path(QKGEOM_EXAMPLE_DATA) / "kjv-smollm3" / "stage1-step-1000";
   o.selection.max_length = 64;
   o.inputs.count = 300;  // of a shard's 16384 tokens
-  const auto without = estimate_capture(o, notes);
+  const auto without = planned(o);
   o.statistics.softmax = o.statistics.loss = true;
-  const auto with = estimate_capture(o, notes);
+  const auto with = planned(o);
   // Per bucket: three masses, seven distances (up to 64 tokens) and the entropy of each head; queries of each layer;
   // loss and tokens.
   const double document = 8.0 * 16 * (64 * (3 + 7 + 1) + 8 + 2);
   EXPECT_EQ(with.statistics_bytes, 300 * document);
   EXPECT_GT(with.peak_bytes - without.peak_bytes, 256 * document);
-  std::ostringstream text;
-  print_estimate(text, with);
-  EXPECT_THAT(text.str(), HasSubstr("and 27.4 MB of softmax and losses"));
+  EXPECT_THAT(printed, HasSubstr("and 27.4 MB of softmax and losses"));
 }
 
 TEST_F(estimates, heads_of_layers_without_data_are_counted_and_passed_over) {
