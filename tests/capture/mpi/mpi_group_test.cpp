@@ -83,18 +83,17 @@ void act_as_rank(const fs::path& folder) {
             shown += group.passed(1);
           },
           [&](index_t more) { shown += more; });
-    const std::string large(3000000 + 1000 * group.rank(), static_cast<char>('a' + group.rank()));
     index_t all = 0, passed = 0;
-    std::string sizes;
-    for (const auto& text : group.gather(std::to_string(seen) + ' ' + std::to_string(shown) + ' ' + large)) {
-      std::istringstream words(text);
+    for (const auto& text : group.gather(std::to_string(seen) + ' ' + std::to_string(shown))) {
       index_t of_rank = 0, by_rank = 0;
-      std::string sent;
-      words >> of_rank >> by_rank >> sent;
+      std::istringstream(text) >> of_rank >> by_rank;
       all += of_rank;
       passed += by_rank;
-      sizes += ' ' + std::to_string(sent.size()) + sent.front() + sent.back();
     }
+    std::string sizes;
+    for (const auto& large :
+         group.gather(std::string(3000000 + 1000 * group.rank(), static_cast<char>('a' + group.rank()))))
+      sizes += ' ' + std::to_string(large.size()) + large.front() + large.back();
     std::ofstream(folder / ("rank-" + std::to_string(group.rank())))
         << "dealt " << all << ", passed " << passed << ", sizes" << sizes;
   });
