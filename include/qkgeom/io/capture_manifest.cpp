@@ -313,13 +313,9 @@ index_t first_moment_block(const capture_manifest& m, const std::string& name) {
   return moments.has(first_block_field) ? moments[first_block_field].integer(0, 100) : 0;
 }
 
-bool same_inputs(const capture_manifest& a, const capture_manifest& b) {
-  return a.extra.contains(inputs_field) && b.extra.contains(inputs_field) &&
-         a.extra[inputs_field] == b.extra[inputs_field];
-}
-
 bool same_whole(const capture_manifest& a, const capture_manifest& b) {
-  return same_inputs(a, b) && a.extra.contains(part_field) && b.extra.contains(part_field) &&
+  return a.extra.contains(part_field) && b.extra.contains(part_field) && a.extra.contains(inputs_field) &&
+         b.extra.contains(inputs_field) && a.extra[inputs_field] == b.extra[inputs_field] &&
          a.extra.value(weights_field, json()) == b.extra.value(weights_field, json());
 }
 

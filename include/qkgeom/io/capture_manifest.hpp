@@ -192,9 +192,6 @@ std::optional<capture_part> part_of(const capture_manifest& m, const std::string
 /// Returns the number of the first file of moments in a capture's folder; only later parts have one above 0.
 index_t first_moment_block(const capture_manifest& m, const std::string& name);
 
-/// Returns whether both are of the same documents, as far as their hashes say.
-bool same_inputs(const capture_manifest& a, const capture_manifest& b);
-
 /// Returns whether both are parts of one capture of the same documents.
 bool same_whole(const capture_manifest& a, const capture_manifest& b);
 

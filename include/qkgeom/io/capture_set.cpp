@@ -64,11 +64,6 @@ capture_set::capture_set(std::vector<capture> captures) : captures_(std::move(ca
   for (std::size_t i = 0; i < captures_.size(); ++i) {
     const auto& c = captures_[i];
     check_same_model(c);
-    for (std::size_t j = 0; j < i; ++j) {
-      const auto& other = captures_[j].manifest();
-      require(!same_inputs(other, c.manifest()) || same_whole(other, c.manifest()), c.path().string(), " and ",
-              captures_[j].path().string(), " hold the same documents, which would count twice");
-    }
     const bool follows = i > 0 && same_whole(captures_[i - 1].manifest(), c.manifest());
     const bool is_part = part_of(c.manifest(), c.path().string()).has_value();
     if (follows)

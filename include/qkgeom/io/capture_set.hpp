@@ -21,7 +21,7 @@ class capture_set {
  public:
   capture_set(capture one) : capture_set(std::vector<capture>{std::move(one)}) {}
   /// Joins captures. Throws `error` naming the capture that differs from the first in its model, layers, heads, context
-  /// length, RoPE stage or rotary embedding, and if two hold the same documents.
+  /// length, RoPE stage or rotary embedding, and if one part of a capture is there twice.
   explicit capture_set(std::vector<capture> captures);
   /// Opens folders or single files. Throws `error` if one is named twice: its documents would count twice.
   static capture_set open(const std::vector<std::filesystem::path>& paths);
