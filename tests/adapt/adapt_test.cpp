@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/adapt/span.hpp"
 
-#include <gtest/gtest.h>
-
 #include <Eigen/Dense>
-#include <array>
-#include <span>
-#include <utility>
-#include <vector>
 
 #include "qkgeom/adapt/eigen.hpp"
 #include "qkgeom/adapt/xtensor.hpp"
-#include "tests/common/refusal.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

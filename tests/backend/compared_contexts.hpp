@@ -2,17 +2,12 @@
 // Planted heads on which contexts are compared, and the distance of two profiles.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <optional>
-#include <vector>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/profile.hpp"
+#include "tests/common/testing.hpp"
 #include "tests/plasticity/small_head.hpp"
 
 namespace qkgeom::test {

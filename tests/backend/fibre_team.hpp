@@ -2,11 +2,7 @@
 // Runs tile programs (backend/detail/tiles/tile_team.hpp) on the host as a block of threads that are not in step.
 #pragma once
 
-#include <cstdint>
-#include <cstring>
 #include <deque>
-#include <memory>
-#include <vector>
 
 #include "tests/backend/host_launcher.hpp"
 #include "tests/common/fibre_block.hpp"

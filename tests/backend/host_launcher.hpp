@@ -2,11 +2,8 @@
 // The tile programs of cuda_context on the host: the same programs, plans and launches.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <omp.h>
 #include <thrust/system/omp/execution_policy.h>
-
-#include <vector>
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/backend/detail/launch/launch_observed.hpp"
@@ -15,6 +12,7 @@
 #include "qkgeom/backend/detail/thrust/empirical_pairs.hpp"
 #include "qkgeom/backend/detail/thrust/gaussian_pairs.hpp"
 #include "tests/backend/host_team.hpp"
+#include "tests/common/testing.hpp"
 
 namespace qkgeom::test {
 

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: MIT
 // thrust_context and cpu_context: the same tests for both, and one against the other.
-#include <gtest/gtest.h>
 #include <omp.h>
 #include <thrust/system/omp/execution_policy.h>
-
-#include <cmath>
-#include <optional>
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/backend/thrust_context.hpp"
@@ -16,7 +12,6 @@
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/rotary/rotation_between.hpp"
 #include "tests/backend/compared_contexts.hpp"
-#include "tests/common/refusal.hpp"
 #include "tests/rotary/compared_grip.hpp"
 #include "tests/stats/moments_oracle.hpp"
 

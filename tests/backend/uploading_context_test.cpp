@@ -2,13 +2,7 @@
 // uploading_context gives bit for bit what the context behind it gives for the same rows.
 #include "qkgeom/backend/uploading_context.hpp"
 
-#include <gtest/gtest.h>
 #include <thrust/system/omp/execution_policy.h>
-
-#include <cmath>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
 
 #include "qkgeom/backend/thrust_context.hpp"
 #include "qkgeom/geometry/pca.hpp"

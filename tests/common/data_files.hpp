@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <string>
 
-#include "tests/common/refusal.hpp"
+#include "tests/common/testing.hpp"
 
 namespace qkgeom::test {
 

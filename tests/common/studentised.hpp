@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
+
+#include "tests/common/testing.hpp"
+
 #pragma once
-
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <vector>
 
 namespace qkgeom::test {
 

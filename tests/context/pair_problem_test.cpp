@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include <gtest/gtest.h>
-
 #include <boost/math/distributions/normal.hpp>
 
 #include "qkgeom/context/pair_formula.hpp"
 #include "qkgeom/context/pair_problem.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/core/buckets.hpp"
-
-#include <gmock/gmock.h>
-
-#include <cmath>
+#include "tests/common/testing.hpp"
 
 namespace {
 

@@ -3,20 +3,10 @@
 // no rounding may do.
 #include "qkgeom/core/cache_types.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <bit>
-#include <cmath>
-#include <cstdint>
-#include <filesystem>
-#include <numeric>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "qkgeom/io/safetensors.hpp"
-#include "tests/common/refusal.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

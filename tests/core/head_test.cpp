@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/core/head.hpp"
-
-#include <vector>
-
-#include "tests/common/refusal.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

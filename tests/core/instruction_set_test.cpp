@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/core/instruction_set.hpp"
-
-#include "tests/common/refusal.hpp"
+#include "tests/common/testing.hpp"
 
 namespace qkgeom {
 namespace {

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/core/random.hpp"
-
-#include <gtest/gtest.h>
+#include "tests/common/testing.hpp"
 
 #include <Random123/philox.h>
-#include <cmath>
-#include <set>
 
 namespace {
 

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/core/scalar.hpp"
-
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstring>
-#include <limits>
+#include "tests/common/testing.hpp"
 
 namespace {
 

@@ -1,22 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/core/thread_pool.hpp"
 
-#include <gtest/gtest.h>
-
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <atomic>
-#include <filesystem>
-#include <fstream>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <thread>
-#include <vector>
 
-#include "qkgeom/core/error.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace {

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: MIT
 // What may happen to a program while it runs: nothing that was written is lost, no byte is wrong, and there is one
 // sentence.
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <functional>
-
 #include "qkgeom/core/random.hpp"
 #include "tests/capture/program_fixture.hpp"
+#include "tests/common/testing.hpp"
 
 namespace qkgeom {
 namespace {

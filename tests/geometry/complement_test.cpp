@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <gtest/gtest.h>
-
-#include <cmath>
 #include <complex>
 #include <numbers>
 
@@ -9,7 +6,7 @@
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/geometry/complement.hpp"
 #include "qkgeom/planted/planted_head.hpp"
-#include "tests/common/refusal.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include <gtest/gtest.h>
-
-#include <cmath>
-
+#include "qkgeom/geometry/planar_rotation.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/geometry/pca.hpp"
-#include "qkgeom/geometry/planar_rotation.hpp"
 #include "qkgeom/planted/planted_head.hpp"
-#include "tests/common/refusal.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Every analysis against answers that an independent float64 NumPy program gave for the same captures
 // (tests/data/golden/README.md). On f64 rows with f64 pair arithmetic the bound is 1e-9.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/geometry/pca.hpp"

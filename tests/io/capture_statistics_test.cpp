@@ -3,11 +3,6 @@
 // manifest.
 #include "qkgeom/io/capture_statistics.hpp"
 
-#include <gmock/gmock.h>
-
-#include <functional>
-#include <limits>
-
 #include "tests/io/sample_capture.hpp"
 #include "tests/io/scratch.hpp"
 

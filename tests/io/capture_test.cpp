@@ -2,10 +2,6 @@
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/io/capture_writer.hpp"
 
-#include <gmock/gmock.h>
-
-#include <limits>
-
 #include "tests/io/sample_capture.hpp"
 #include "tests/io/scratch.hpp"
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/io/capture_writer.hpp"
 
-#include <gmock/gmock.h>
-
 #include "tests/io/sample_capture.hpp"
 #include "tests/io/scratch.hpp"
 

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/io/csv.hpp"
 
-#include <gmock/gmock.h>
-
-#include <cmath>
-#include <limits>
-
 #include "qkgeom/core/random.hpp"
 #include "tests/io/scratch.hpp"
 

@@ -2,7 +2,6 @@
 #include "qkgeom/io/file.hpp"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/io/json.hpp"
 
-#include <gmock/gmock.h>
-
 #include "tests/io/scratch.hpp"
 
 namespace qkgeom {

@@ -2,7 +2,6 @@
 #include "qkgeom/io/program.hpp"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,7 +12,6 @@
 #include <new>
 #include <thread>
 
-#include "qkgeom/core/error.hpp"
 #include "qkgeom/io/file.hpp"
 #include "tests/io/scratch.hpp"
 

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/io/safetensors.hpp"
 
-#include <gmock/gmock.h>
-
-#include <string>
-#include <vector>
-
 #include "qkgeom/io/json.hpp"
 #include "tests/io/scratch.hpp"
 

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/io/sha256.hpp"
 
-#include <gtest/gtest.h>
-
-#include <vector>
-
 #include "qkgeom/core/random.hpp"
+#include "tests/common/testing.hpp"
 
 namespace qkgeom {
 namespace {

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/linalg/scores.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <vector>
-
 #include "qkgeom/core/random.hpp"
+#include "tests/common/testing.hpp"
 
 namespace qkgeom::linalg {
 namespace {

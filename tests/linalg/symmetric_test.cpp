@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/linalg/symmetric.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-
-#include "qkgeom/core/error.hpp"
 #include "qkgeom/core/random.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

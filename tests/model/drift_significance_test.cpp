@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/model/drift_significance.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/planted_head.hpp"
-#include "tests/common/refusal.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

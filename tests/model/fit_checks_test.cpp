@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/model/fit_checks.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <string>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/model/component_weights.hpp"
 #include "qkgeom/model/kolmogorov_smirnov.hpp"
 #include "qkgeom/planted/planted_head.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/model/query_model.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/householder.hpp"
 #include "qkgeom/planted/planted_head.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

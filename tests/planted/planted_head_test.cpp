@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Plasticity of planted heads, whose value is a one-dimensional integral.
-#include <gtest/gtest.h>
-
 #include <boost/math/quadrature/gauss_kronrod.hpp>
-#include <cmath>
-#include <utility>
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/context/pair_formula.hpp"
@@ -12,7 +8,6 @@
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 #include "qkgeom/plasticity/summary.hpp"
-#include "tests/common/refusal.hpp"
 #include "tests/common/studentised.hpp"
 
 namespace {

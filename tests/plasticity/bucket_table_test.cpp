@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/plasticity/bucket_table.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <map>
-#include <utility>
-#include <vector>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/keys_by_document.hpp"
-#include "tests/common/refusal.hpp"
+#include "tests/common/testing.hpp"
 #include "tests/plasticity/pair_oracle.hpp"
 
 namespace {

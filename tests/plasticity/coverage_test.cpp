@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Coverage of errors over 200 seeds: the sampling error against the exact mean of the same data, the errors over
 // documents against the population's mean.
-#include <gtest/gtest.h>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/planted_head.hpp"

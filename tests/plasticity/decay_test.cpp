@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/plasticity/decay.hpp"
 
-#include <gtest/gtest.h>
-
-#include <array>
 #include <boost/math/distributions/beta.hpp>
-#include <cmath>
-#include <map>
-#include <set>
-#include <tuple>
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
@@ -16,7 +9,7 @@
 #include "qkgeom/model/householder.hpp"
 #include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/keys_by_document.hpp"
-#include "tests/common/refusal.hpp"
+#include "tests/common/testing.hpp"
 #include "tests/plasticity/pair_oracle.hpp"
 
 namespace {

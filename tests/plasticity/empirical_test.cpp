@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/plasticity/empirical.hpp"
 
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cstdint>
-#include <limits>
-#include <vector>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/planted_head.hpp"
-#include "tests/common/refusal.hpp"
+#include "tests/common/testing.hpp"
 #include "tests/plasticity/small_head.hpp"
 
 namespace {

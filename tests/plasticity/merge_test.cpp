@@ -2,13 +2,6 @@
 // Merged pair sums, terms, drawn pairs and observed queries of the shards of a capture against those of the whole.
 #include "qkgeom/plasticity/profile.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <set>
-#include <utility>
-#include <vector>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/planted_head.hpp"

@@ -2,11 +2,6 @@
 // Pair sets of the caller's and sampled pairs against every pair written out.
 #include "qkgeom/plasticity/pair_sets.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <map>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/profile.hpp"

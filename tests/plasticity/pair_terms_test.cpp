@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Pair terms by query bucket and by heatmap cell, with errors, against every pair written out.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <map>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/profile.hpp"

@@ -2,19 +2,11 @@
 // Pair kernels against the definition, written out in double.
 #include "qkgeom/plasticity/profile.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <numeric>
-#include <vector>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/bucket_table.hpp"
 #include "tests/backend/compared_contexts.hpp"
-#include "tests/common/refusal.hpp"
 #include "tests/plasticity/pair_oracle.hpp"
 #include "tests/plasticity/small_head.hpp"
 

@@ -2,17 +2,11 @@
 // Pairs of keys that rounding flips: against a plain count, and on planted heads whose answer is known.
 #include "qkgeom/plasticity/rounded_keys.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
 #include <numbers>
-#include <optional>
-#include <vector>
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/planted_head.hpp"
-#include "tests/common/refusal.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/plasticity/score_checks.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <map>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/planted_head.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

@@ -2,21 +2,15 @@
 // A capture in several shards, and several captures, against the same documents in one.
 #include "qkgeom/report/analyse.hpp"
 
-#include <gmock/gmock.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <limits>
-#include <utility>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/capture_writer.hpp"
 #include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/report/head_tables.hpp"
-#include "tests/common/refusal.hpp"
 #include "tests/io/scratch.hpp"
 #include "tests/plasticity/small_head.hpp"
 

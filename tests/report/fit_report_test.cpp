@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/report/fit_report.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/capture.hpp"
 #include "qkgeom/planted/planted_head.hpp"

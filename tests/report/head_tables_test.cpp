@@ -2,10 +2,6 @@
 // Tables of heads, written, read back and compared with the results that they were written from.
 #include "qkgeom/report/head_tables.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/report/model_summary.hpp"

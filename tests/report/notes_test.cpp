@@ -2,8 +2,6 @@
 // What is odd about a capture is said, and what is not odd is not.
 #include "qkgeom/report/notes.hpp"
 
-#include <gmock/gmock.h>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/report/analyse.hpp"
 #include "tests/io/sample_capture.hpp"

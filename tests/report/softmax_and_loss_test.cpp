@@ -2,10 +2,6 @@
 // softmax.csv, softmax_distance.csv and loss.csv against means and jackknife errors over documents, written out here.
 #include "qkgeom/report/softmax_and_loss.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "tests/io/sample_capture.hpp"
 #include "tests/io/scratch.hpp"
 

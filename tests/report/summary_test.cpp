@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "qkgeom/report/model_summary.hpp"
+#include "tests/common/testing.hpp"
 #include "tests/report/hand_report.hpp"
 
 namespace {

@@ -2,15 +2,10 @@
 // Grip on a context held against the CPU's.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <optional>
-#include <vector>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/rotary/grip.hpp"
+#include "tests/common/testing.hpp"
 
 namespace qkgeom::test {
 

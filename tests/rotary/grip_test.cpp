@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/rotary/grip.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <functional>
 #include <numbers>
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/linalg/dense.hpp"
-#include "tests/common/refusal.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

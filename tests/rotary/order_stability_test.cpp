@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/rotary/order_stability.hpp"
 
-#include <gtest/gtest.h>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/planted_head.hpp"
 #include "tests/common/data_files.hpp"
-#include "tests/common/refusal.hpp"
 
 namespace {
 

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/rotary/planes.hpp"
 
-#include <gtest/gtest.h>
-
-#include <array>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/rotary/rotation_between.hpp"
-#include "tests/common/refusal.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/rotary/stationary.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/geometry/planar_rotation.hpp"
 #include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/rotary/detail/stationary.hpp"
 #include "qkgeom/rotary/rotation_between.hpp"
-#include "tests/common/refusal.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

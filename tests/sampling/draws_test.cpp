@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/sampling/token_draw.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <map>
-
 #include "qkgeom/sampling/head_draw.hpp"
+#include "tests/common/testing.hpp"
 namespace {
 
 using namespace qkgeom;

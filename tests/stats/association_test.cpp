@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/stats/association.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <string>
-#include <vector>
-
 #include "qkgeom/stats/resampling.hpp"
 #include "tests/common/data_files.hpp"
 

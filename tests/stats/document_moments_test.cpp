@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/stats/document_moments.hpp"
 
-#include <gtest/gtest.h>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/planted/planted_head.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

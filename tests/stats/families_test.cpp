@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/stats/families.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <string>
-#include <vector>
-
 #include "tests/common/data_files.hpp"
 
 namespace {

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/stats/jackknife.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
-#include <vector>
-
 #include "qkgeom/stats/interval.hpp"
+#include "tests/common/testing.hpp"
 
 namespace qkgeom {
 namespace {

@@ -2,13 +2,9 @@
 // Moments by their definition, and how near to others they are.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <vector>
-
 #include "qkgeom/context/row_moments.hpp"
 #include "qkgeom/core/view.hpp"
+#include "tests/common/testing.hpp"
 
 namespace qkgeom::test {
 

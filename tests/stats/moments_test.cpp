@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/stats/moments.hpp"
 
-#include <gmock/gmock.h>
-
-#include <limits>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/planted_head.hpp"
-#include "tests/common/refusal.hpp"
 #include "tests/stats/moments_oracle.hpp"
 
 namespace {

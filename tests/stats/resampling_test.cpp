@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/stats/resampling.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <vector>
-
 #include "tests/common/data_files.hpp"
 
 namespace {

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/stats/shape.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "qkgeom/stats/quantile.hpp"
 #include "tests/common/data_files.hpp"
-#include "tests/common/refusal.hpp"
 
 namespace {
 

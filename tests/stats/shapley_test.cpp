@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/stats/shapley.hpp"
-
-#include <gtest/gtest.h>
-
-#include <numeric>
-
-#include "tests/common/refusal.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include <gtest/gtest.h>
-
-#include <array>
-#include <map>
-
-#include "qkgeom/backend/detail/pair_cells.hpp"
 #include "qkgeom/backend/detail/pair_ranges.hpp"
+#include "qkgeom/backend/detail/pair_cells.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "examples/common/numbers/causes.hpp"
-
-#include <gtest/gtest.h>
-
-#include "tests/common/refusal.hpp"
+#include "tests/common/testing.hpp"
 
 namespace qkgeom::examples {
 namespace {

@@ -2,14 +2,7 @@
 // Every finite value of a figure is one mark in its SVG, every error a bar, and its words appear as written.
 #include "examples/common/figures/figure.hpp"
 
-#include <gmock/gmock.h>
-
-#include <cstdlib>
-#include <limits>
-#include <utility>
-
 #include "examples/common/figures/gnuplot.hpp"
-#include "qkgeom/core/error.hpp"
 #include "qkgeom/io/file.hpp"
 #include "tests/io/scratch.hpp"
 

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "examples/common/numbers/head_values.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <map>
-
 #include "examples/common/numbers/comparison.hpp"
 #include "qkgeom/report/columns.hpp"
 #include "qkgeom/stats/shape.hpp"

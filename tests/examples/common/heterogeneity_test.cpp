@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "examples/common/numbers/heterogeneity.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "qkgeom/stats/quantile.hpp"
 #include "qkgeom/stats/shape.hpp"
 #include "tests/examples/common/written.hpp"

@@ -1,21 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Whether 95 % intervals over 3, 5, 12 and 100 documents hold the truth, that of very many documents, in 95 of 100
 // samples: plasticity and geometry of a head, their means over heads, and differences between heads and samples.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstdint>
-#include <map>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "examples/common/numbers/comparison.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/report/analyse_layer.hpp"
 #include "qkgeom/stats/interval.hpp"
+#include "tests/common/testing.hpp"
 
 namespace qkgeom::examples::interval_coverage {
 namespace {

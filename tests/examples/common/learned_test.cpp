@@ -2,11 +2,6 @@
 // Untrained models as the baseline of a trained one: from captures on, and by numbers written by hand.
 #include "examples/common/numbers/learned.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstdlib>
-
 #include "qkgeom/core/random.hpp"
 #include "tests/io/scratch.hpp"
 

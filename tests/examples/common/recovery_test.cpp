@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "examples/common/numbers/recovery.hpp"
 
-#include <gtest/gtest.h>
-
 #include <boost/math/distributions/normal.hpp>
 #include <boost/math/distributions/students_t.hpp>
-
-#include <algorithm>
-#include <cmath>
 
 #include "tests/examples/common/written.hpp"
 #include "tests/report/hand_report.hpp"

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "examples/common/table.hpp"
 
-#include <gmock/gmock.h>
 #include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-#include <limits>
 
 #include "examples/common/labels.hpp"
 #include "examples/report/page.hpp"
-#include "qkgeom/core/error.hpp"
+#include "tests/common/testing.hpp"
 
 namespace qkgeom::examples {
 namespace {

@@ -2,13 +2,9 @@
 // AP_drop split into its causes: planted causes come back, causes add up, and one counterfactual written out.
 #include "examples/drop_split/split_drop.hpp"
 
-#include <gtest/gtest.h>
-
-#include <functional>
-
 #include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/rotary/rotation_between.hpp"
-#include "tests/common/refusal.hpp"
+#include "tests/common/testing.hpp"
 #include "tests/plasticity/pair_oracle.hpp"
 
 namespace qkgeom::examples {

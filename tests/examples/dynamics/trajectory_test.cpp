@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "examples/common/numbers/head_values.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "examples/dynamics/trajectory.hpp"
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "examples/heads/tables.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-
+#include "tests/common/testing.hpp"
 #include "tests/report/hand_report.hpp"
 
 namespace qkgeom::examples {

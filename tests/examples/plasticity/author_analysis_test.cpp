@@ -3,10 +3,6 @@
 // (tests/data/golden/README.md). Its tool samples pairs, ours takes all: those columns agree within the sampling error.
 #include "examples/plasticity/author_analysis.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "qkgeom/context/pair_formula.hpp"

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "examples/quantised_keys/rounding_study.hpp"
 
-#include <gtest/gtest.h>
-
 #include "qkgeom/core/random.hpp"
-#include "tests/common/refusal.hpp"
+#include "tests/common/testing.hpp"
 
 namespace qkgeom::examples {
 namespace {

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The expressions of examples/thesis/data/claims.csv: each operator, each format, each error.
-#include <gtest/gtest.h>
-
-#include <filesystem>
-
 #include "examples/thesis/published.hpp"
-#include "qkgeom/core/error.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

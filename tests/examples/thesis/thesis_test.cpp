@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: MIT
 // qkgeom thesis on the published tables: it judges every claim of the lists as docs/reproduction.md says, and its
 // numbers equal SciPy's.
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "qkgeom/io/csv.hpp"

@@ -3,8 +3,6 @@
 // intervals hold.
 #include "examples/what_if/extrapolation.hpp"
 
-#include <gtest/gtest.h>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/what_if.hpp"
 #include "qkgeom/report/analyse.hpp"

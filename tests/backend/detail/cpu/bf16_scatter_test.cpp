@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <vector>
-
 #include "qkgeom/backend/detail/cpu/bf16_scatter.hpp"
 #include "qkgeom/core/random.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/backend/detail/cpu/empirical_pairs.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <vector>
-
 #include "qkgeom/core/random.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/backend/detail/cpu/pair_groups.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <utility>
-#include <vector>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/linalg/symmetric.hpp"
 #include "qkgeom/model/householder.hpp"
 #include "tests/backend/detail/cpu/keys_at.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

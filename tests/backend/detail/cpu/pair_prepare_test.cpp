@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <boost/math/special_functions/erf.hpp>
-#include <cmath>
-#include <limits>
-#include <vector>
 
 #include "qkgeom/backend/detail/cpu/pair_math.hpp"
 #include "qkgeom/backend/detail/cpu/pair_prepare.hpp"
 #include "qkgeom/core/random.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

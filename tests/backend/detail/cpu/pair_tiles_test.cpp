@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/backend/detail/cpu/pair_tiles.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <numeric>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "tests/backend/detail/cpu/keys_at.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The programs of pairs and of observed queries that cuda_context launches, on the host, against cpu_context.
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cmath>
-#include <optional>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "tests/backend/compared_contexts.hpp"
 #include "tests/backend/host_launcher.hpp"
-#include "tests/common/refusal.hpp"
 
 namespace {
 

@@ -1,10 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <gtest/gtest.h>
-
-#include <array>
-#include <memory>
-#include <vector>
-
 #include "qkgeom/backend/detail/thrust/scatter_by_products.hpp"
 #include "tests/backend/compared_contexts.hpp"
 #include "tests/backend/host_launcher.hpp"

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "qkgeom/backend/detail/tiles/math.hpp"
 #include "qkgeom/backend/detail/tiles/sums.hpp"
 #include "qkgeom/core/random.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include <gtest/gtest.h>
-
-#include <map>
-#include <set>
-#include <utility>
-#include <vector>
-
 #include "qkgeom/backend/detail/tiles/tile_plan.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Tile programs by threads that run far ahead of one another, with copies that come early or late: results have the
 // bits of threads in step. A missing barrier or wait shows here.
-#include <gtest/gtest.h>
-
 #include <bit>
-#include <cmath>
-#include <cstdint>
-#include <vector>
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/core/random.hpp"
