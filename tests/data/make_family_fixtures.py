@@ -10,6 +10,7 @@ or its sinks. Of a family with indexers there is indexer.safetensors too, q and 
 
 Usage: make_family_fixtures.py OUT NAME... | all   (needs torch, transformers, safetensors)
 """
+import copy
 import inspect
 import json
 import pathlib
@@ -30,11 +31,11 @@ POSITIONS = [0, 1, 17, 40, 63, 64, 100, 255, 256, 299]
 
 SHAPE = dict(vocab_size=96, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=6,
              num_key_value_heads=2, max_position_embeddings=256, pad_token_id=0, bos_token_id=1, eos_token_id=2)
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 1e4, "factor": 16.0, "low_freq_factor": 1.0, "high_freq_factor": 1.0,
+          "original_max_position_embeddings": 64}
 WIDE = dict(SHAPE, head_dim=20)  # heads that are not hidden / heads wide
 LLAMA4 = dict(WIDE, num_hidden_layers=4, intermediate_size=24, intermediate_size_mlp=80, num_local_experts=4,
-              attention_chunk_size=64, floor_scale=32, attn_scale=0.3, rope_parameters={
-                  "rope_type": "llama3", "rope_theta": 1e4, "factor": 16.0, "low_freq_factor": 1.0,
-                  "high_freq_factor": 1.0, "original_max_position_embeddings": 64})
+              attention_chunk_size=64, floor_scale=32, attn_scale=0.3, rope_parameters=LLAMA3)
 QWEN35 = dict(WIDE, num_hidden_layers=4, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=12,
               linear_value_head_dim=10, layer_types=["linear_attention", "full_attention"] * 2,
               rope_parameters={"rope_type": "default", "rope_theta": 1e3, "partial_rotary_factor": 0.4,
@@ -62,142 +63,121 @@ VISION = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_att
               patch_size=14)
 
 
-def wrapped(config, text, vision, **more):
-    return lambda: config(text_config=text, vision_config=vision, **more)
+def without(fields, name):
+    return {k: v for k, v in fields.items() if k != name}
+
+
+def family(stem, fields, scaling=None):
+    """(A function that makes the configuration, the model's class, rope scaling or None.)"""
+    kind = stem.removesuffix("Text") + ("ForConditionalGeneration" if "text_config" in fields else "ForCausalLM")
+    return lambda: getattr(tf, stem + "Config")(**copy.deepcopy(fields)), getattr(tf, kind), scaling
 
 
 def families():
-    """Name: (a function that makes the configuration, the model's class, rope scaling or None)."""
+    """Name: what `family` makes of the beginning of its classes' names, the configuration's fields and the rope scaling."""
     gemma = dict(WIDE, query_pre_attn_scalar=40, sliding_window=32, layer_types=MIXED, rope_parameters={
         "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
         "sliding_attention": {"rope_type": "default", "rope_theta": 1e3}})
-    glm = dict(WIDE, attention_bias=True, rope_parameters={"rope_theta": 1e3, "rope_type": "default",
-                                                          "partial_rotary_factor": 0.5})
+    half = {"rope_type": "default", "rope_theta": 1e3, "partial_rotary_factor": 0.5}
+    glm = dict(WIDE, attention_bias=True, rope_parameters=half)
     # Heads of 16 channels, of which 8 turn.
-    phi = dict(SHAPE, num_attention_heads=3, num_key_value_heads=1)
     longrope = dict(rope_type="longrope", rope_theta=1e3, partial_rotary_factor=0.5, short_factor=[1.0, 1.1, 1.3, 1.6],
                     long_factor=[1.0, 1.7, 2.5, 4.0])
-    neox = {k: v for k, v in SHAPE.items() if k != "num_key_value_heads"}
-    return {
-        "mistral": (lambda: tf.MistralConfig(**WIDE, sliding_window=33), tf.MistralForCausalLM, None),
-        "ministral": (lambda: tf.MinistralConfig(**WIDE, sliding_window=33, layer_types=MIXED),
-                      tf.MinistralForCausalLM, None),
-        "ministral3": (lambda: tf.Ministral3Config(**WIDE, rope_parameters=dict(GROWING)), tf.Ministral3ForCausalLM, None),
-        "mistral3": (wrapped(tf.Mistral3Config, dict(WIDE, model_type="ministral3", rope_parameters=dict(GROWING)),
-                             dict(VISION, model_type="pixtral", head_dim=8)), tf.Mistral3ForConditionalGeneration, None),
-        "mistral4": (lambda: tf.Mistral4Config(**LATENT, q_lora_rank=20, n_routed_experts=4, num_experts_per_tok=2,
-                                               rope_parameters=dict(GROWING)), tf.Mistral4ForCausalLM, None),
-        "qwen2": (lambda: tf.Qwen2Config(**SHAPE, use_sliding_window=True, sliding_window=33, max_window_layers=1,
-                                         tie_word_embeddings=True), tf.Qwen2ForCausalLM, None),
-        "qwen3": (lambda: tf.Qwen3Config(**WIDE, attention_bias=True), tf.Qwen3ForCausalLM, None),
-        "qwen3-yarn": (lambda: tf.Qwen3Config(**WIDE), tf.Qwen3ForCausalLM, "yarn:4.0:64"),
-        "qwen3-moe": (lambda: tf.Qwen3MoeConfig(**dict(WIDE, num_hidden_layers=4), num_experts=8, num_experts_per_tok=3,
-                                                moe_intermediate_size=24, norm_topk_prob=True, mlp_only_layers=[1]),
-                      tf.Qwen3MoeForCausalLM, None),
-        "llama-linear": (lambda: tf.LlamaConfig(**SHAPE, rope_parameters={"rope_type": "linear", "factor": 4.0,
-                                                                          "rope_theta": 1e4}), tf.LlamaForCausalLM, None),
-        "llama-dynamic": (lambda: tf.LlamaConfig(**SHAPE, rope_parameters={"rope_type": "dynamic", "factor": 4.0,
-                                                                           "rope_theta": 1e4}), tf.LlamaForCausalLM, None),
-        "smollm3": (lambda: tf.SmolLM3Config(**SHAPE, no_rope_layers=[1, 0, 1], use_sliding_window=True,
-                                             sliding_window=33), tf.SmolLM3ForCausalLM, None),
-        "gemma3-text": (lambda: tf.Gemma3TextConfig(**gemma), tf.Gemma3ForCausalLM, None),
-        "gemma3": (wrapped(tf.Gemma3Config, dict(gemma, model_type="gemma3_text"), dict(VISION, model_type="siglip_vision_model"),
-                           mm_tokens_per_image=4), tf.Gemma3ForConditionalGeneration, None),
+    phi = dict(SHAPE, num_attention_heads=3, num_key_value_heads=1, rope_parameters=longrope)
+    neox = without(SHAPE, "num_key_value_heads")
+    deepseek = dict(n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2,
+                    rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=0.7))
+    experts = dict(QWEN35, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
+                   shared_expert_intermediate_size=16)
+    given = {
+        "mistral": ("Mistral", dict(WIDE, sliding_window=33)),
+        "ministral": ("Ministral", dict(WIDE, sliding_window=33, layer_types=MIXED)),
+        "ministral3": ("Ministral3", dict(WIDE, rope_parameters=GROWING)),
+        "mistral3": ("Mistral3", dict(text_config=dict(WIDE, model_type="ministral3", rope_parameters=GROWING),
+                                      vision_config=dict(VISION, model_type="pixtral", head_dim=8))),
+        "mistral4": ("Mistral4", dict(LATENT, q_lora_rank=20, n_routed_experts=4, num_experts_per_tok=2,
+                                      rope_parameters=GROWING)),
+        "qwen2": ("Qwen2", dict(SHAPE, use_sliding_window=True, sliding_window=33, max_window_layers=1,
+                                tie_word_embeddings=True)),
+        "qwen3": ("Qwen3", dict(WIDE, attention_bias=True)),
+        "qwen3-yarn": ("Qwen3", WIDE, "yarn:4.0:64"),
+        "qwen3-moe": ("Qwen3Moe", dict(WIDE, num_hidden_layers=4, num_experts=8, num_experts_per_tok=3,
+                                       moe_intermediate_size=24, norm_topk_prob=True, mlp_only_layers=[1])),
+        "llama-linear": ("Llama", dict(SHAPE, rope_parameters=dict(rope_type="linear", factor=4.0, rope_theta=1e4))),
+        "llama-dynamic": ("Llama", dict(SHAPE, rope_parameters=dict(rope_type="dynamic", factor=4.0, rope_theta=1e4))),
+        "smollm3": ("SmolLM3", dict(SHAPE, no_rope_layers=[1, 0, 1], use_sliding_window=True, sliding_window=33)),
+        "gemma3-text": ("Gemma3Text", gemma),
+        "gemma3": ("Gemma3", dict(text_config=dict(gemma, model_type="gemma3_text"), mm_tokens_per_image=4,
+                                  vision_config=dict(VISION, model_type="siglip_vision_model"))),
         # Two kinds of heads, and full layers without values of their own; sliding ones have them.
-        "gemma4-text": (lambda: tf.Gemma4TextConfig(**GEMMA4, attention_k_eq_v=True, num_global_key_value_heads=1),
-                        tf.Gemma4ForCausalLM, None),
-        "gemma4": (wrapped(tf.Gemma4Config, dict(GEMMA4, num_hidden_layers=2, layer_types=MIXED[:2],
-                                                 model_type="gemma4_text", use_bidirectional_attention="vision"),
-                           dict(VISION, model_type="gemma4_vision", head_dim=8, position_embedding_size=16), audio_config=None),
-                   tf.Gemma4ForConditionalGeneration, None),
-        "gemma4-unified": (lambda: tf.Gemma4UnifiedTextConfig(**{k: v for k, v in GEMMA4.items() if k != "hidden_size_per_layer_input"}),
-                           tf.Gemma4UnifiedForCausalLM, None),
-        "glm": (lambda: tf.GlmConfig(**glm), tf.GlmForCausalLM, None),
-        "glm4": (lambda: tf.Glm4Config(**glm), tf.Glm4ForCausalLM, None),
-        "glm4-moe": (lambda: tf.Glm4MoeConfig(**WIDE, first_k_dense_replace=1, n_routed_experts=6, num_experts_per_tok=2,
-                                              moe_intermediate_size=24, n_shared_experts=1, routed_scaling_factor=1.5,
-                                              use_qk_norm=True, attention_bias=True), tf.Glm4MoeForCausalLM, None),
-        "olmo2": (lambda: tf.Olmo2Config(**SHAPE), tf.Olmo2ForCausalLM, None),
-        "olmo3": (lambda: tf.Olmo3Config(**SHAPE, sliding_window=33, layer_types=MIXED, rope_parameters={
-            "full_attention": dict(YARN), "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}),
-                  tf.Olmo3ForCausalLM, None),
-        "olmo-hybrid": (lambda: tf.OlmoHybridConfig(**dict(SHAPE, num_hidden_layers=4), linear_num_key_heads=3, linear_num_value_heads=3,
-                                                    linear_key_head_dim=12, linear_value_head_dim=12,
-                                                    layer_types=["linear_attention", "full_attention"] * 2,
-                                                    rope_parameters={"rope_type": "default", "rope_theta": 1e4}),
-                        tf.OlmoHybridForCausalLM, None),
-        "lfm3": (lambda: tf.Lfm3Config(**LFM3), tf.Lfm3ForCausalLM, None),
-        "granite": (lambda: tf.GraniteConfig(**SHAPE, embedding_multiplier=3.0, residual_multiplier=0.4,
-                                             attention_multiplier=0.2, logits_scaling=2.5, attention_bias=True,
-                                             mlp_bias=True), tf.GraniteForCausalLM, None),
-        "granite-hybrid": (lambda: tf.GraniteMoeHybridConfig(**GRANITE4, position_embedding_type="rope"),
-                           tf.GraniteMoeHybridForCausalLM, None),
-        "granite-hybrid-nope": (lambda: tf.GraniteMoeHybridConfig(**dict(GRANITE4, num_hidden_layers=2, layer_types=["attention"] * 2)),
-                                tf.GraniteMoeHybridForCausalLM, None),
-        "granite-hybrid-spaces": (lambda: tf.GraniteMoeHybridConfig(**dict(
-            GRANITE4, layer_types=["mamba", "attention", "mamba"], mamba_d_state=12, mamba_d_head=16, mamba_n_heads=6, mamba_n_groups=2,
-            mamba_expand=2, mamba_d_conv=3, mamba_chunk_size=64, time_step_limit=(0.3, 1.5))), tf.GraniteMoeHybridForCausalLM, None),
-        "seed-oss": (lambda: tf.SeedOssConfig(**WIDE, attention_bias=True, attention_out_bias=False),
-                     tf.SeedOssForCausalLM, None),
-        "hunyuan-dense": (lambda: tf.HunYuanDenseV1Config(**WIDE, rope_parameters={
-            "rope_type": "dynamic", "alpha": 50.0, "factor": 1.0, "rope_theta": 1e3}), tf.HunYuanDenseV1ForCausalLM, None),
-        "exaone4": (lambda: tf.Exaone4Config(**WIDE, sliding_window=33, layer_types=MIXED), tf.Exaone4ForCausalLM, None),
-        "exaone4.5": (wrapped(tf.Exaone4_5_Config, dict(WIDE, model_type="exaone4", sliding_window=33, layer_types=MIXED),
-                              dict(hidden_size=16, intermediate_size=16, depth=1, num_heads=2, num_key_value_heads=2,
-                                   out_hidden_size=48, patch_size=14)), tf.Exaone4_5_ForConditionalGeneration, None),
-        "cohere2": (lambda: tf.Cohere2Config(**SHAPE, sliding_window=33, layer_types=MIXED, logit_scale=0.25),
-                    tf.Cohere2ForCausalLM, None),
-        "phi3": (lambda: tf.Phi3Config(**phi, sliding_window=100, original_max_position_embeddings=64,
-                                       rope_parameters=dict(longrope)), tf.Phi3ForCausalLM, None),
-        "phi3-short": (lambda: tf.Phi3Config(**dict(phi, max_position_embeddings=2048, num_hidden_layers=2),
-                                             original_max_position_embeddings=512, rope_parameters=dict(longrope)),
-                       tf.Phi3ForCausalLM, None),
-        "gemma2": (lambda: tf.Gemma2Config(**WIDE, query_pre_attn_scalar=10, sliding_window=32, attn_logit_softcapping=2.0,
-                                           final_logit_softcapping=1.5), tf.Gemma2ForCausalLM, None),
-        "gpt-oss": (lambda: tf.GptOssConfig(**dict(WIDE, hidden_size=32, intermediate_size=32), num_local_experts=4,
-                                            num_experts_per_tok=2, sliding_window=32, layer_types=MIXED, swiglu_limit=1.0, rope_parameters=dict(YARN, truncate=False)),
-                    tf.GptOssForCausalLM, None),
-        "llama4-text": (lambda: tf.Llama4TextConfig(**LLAMA4, num_experts_per_tok=2, interleave_moe_layer_step=2),
-                        tf.Llama4ForCausalLM, None),
-        "llama4-without-norm": (lambda: tf.Llama4TextConfig(**dict(LLAMA4, num_hidden_layers=3), num_experts_per_tok=1,
-                                                            use_qk_norm=False, no_rope_layers=[1, 0, 1], moe_layers=[0, 1]),
-                                tf.Llama4ForCausalLM, None),
-        "qwen3.5": (lambda: tf.Qwen3_5TextConfig(**QWEN35), tf.Qwen3_5ForCausalLM, None),
-        "qwen3.5-moe": (lambda: tf.Qwen3_5MoeTextConfig(**QWEN35, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
-                                                        shared_expert_intermediate_size=16), tf.Qwen3_5MoeForCausalLM, None),
-        "qwen3-next": (lambda: tf.Qwen3NextConfig(**QWEN35, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
-                                                  shared_expert_intermediate_size=16, mlp_only_layers=[1]),
-                       tf.Qwen3NextForCausalLM, None),
-        "deepseek-v3": (lambda: tf.DeepseekV3Config(**LATENT, q_lora_rank=20, n_routed_experts=8, num_experts_per_tok=3,
-                                                    n_group=4, topk_group=2, routed_scaling_factor=1.5,
-                                                    rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=0.7)),
-                        tf.DeepseekV3ForCausalLM, None),
-        "deepseek-v3-direct": (lambda: tf.DeepseekV3Config(**dict(LATENT, num_hidden_layers=2), q_lora_rank=None,
-                                                           n_routed_experts=4, num_experts_per_tok=2, n_group=1,
-                                                           topk_group=1, rope_interleave=False, attention_bias=True,
-                                                           rope_parameters={"rope_type": "default", "rope_theta": 1e3}),
-                               tf.DeepseekV3ForCausalLM, None),
-        "deepseek-v3.2": (lambda: tf.DeepseekV32Config(**INDEXED, n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2,
-                                                       rope_parameters=dict(YARN, mscale=1.0, mscale_all_dim=0.7)),
-                          tf.DeepseekV32ForCausalLM, None),
-        "glm-5": (lambda: tf.GlmMoeDsaConfig(**INDEXED, n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1,
-                                             indexer_types=["full", "shared", "full"],
-                                             rope_parameters={"rope_type": "default", "rope_theta": 1e3}),
-                  tf.GlmMoeDsaForCausalLM, None),
-        "gpt-neox": (lambda: tf.GPTNeoXConfig(**neox, rope_parameters={"rope_type": "default", "rope_theta": 1e3,
-                                                                       "partial_rotary_factor": 0.5}),
-                     tf.GPTNeoXForCausalLM, None),
-        "gpt-neox-sequential": (lambda: tf.GPTNeoXConfig(**neox, use_parallel_residual=False, hidden_act="gelu_fast"),
-                                tf.GPTNeoXForCausalLM, None),
-        "mllama": (wrapped(tf.MllamaConfig, dict(SHAPE, num_hidden_layers=4, cross_attention_layers=[1], model_type="mllama_text_model",
-                                                 rope_parameters={"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0,
-                                                                  "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-                                                                  "original_max_position_embeddings": 64}),
-                           dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_global_layers=1,
-                                attention_heads=2, image_size=28, patch_size=14, vision_output_dim=32,
-                                intermediate_layers_indices=[0], max_num_tiles=1, supported_aspect_ratios=[[1, 1]])),
-                   tf.MllamaForConditionalGeneration, None),
+        "gemma4-text": ("Gemma4Text", dict(GEMMA4, attention_k_eq_v=True, num_global_key_value_heads=1)),
+        "gemma4": ("Gemma4", dict(
+            audio_config=None, text_config=dict(GEMMA4, num_hidden_layers=2, layer_types=MIXED[:2], model_type="gemma4_text",
+                                                use_bidirectional_attention="vision"),
+            vision_config=dict(VISION, model_type="gemma4_vision", head_dim=8, position_embedding_size=16))),
+        "gemma4-unified": ("Gemma4UnifiedText", without(GEMMA4, "hidden_size_per_layer_input")),
+        "glm": ("Glm", glm),
+        "glm4": ("Glm4", glm),
+        "glm4-moe": ("Glm4Moe", dict(WIDE, first_k_dense_replace=1, n_routed_experts=6, num_experts_per_tok=2,
+                                     moe_intermediate_size=24, n_shared_experts=1, routed_scaling_factor=1.5,
+                                     use_qk_norm=True, attention_bias=True)),
+        "olmo2": ("Olmo2", SHAPE),
+        "olmo3": ("Olmo3", dict(SHAPE, sliding_window=33, layer_types=MIXED, rope_parameters={
+            "full_attention": YARN, "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}})),
+        "olmo-hybrid": ("OlmoHybrid", dict(SHAPE, num_hidden_layers=4, linear_num_key_heads=3, linear_num_value_heads=3,
+                                           linear_key_head_dim=12, linear_value_head_dim=12,
+                                           layer_types=["linear_attention", "full_attention"] * 2,
+                                           rope_parameters={"rope_type": "default", "rope_theta": 1e4})),
+        "lfm3": ("Lfm3", LFM3),
+        "granite": ("Granite", dict(SHAPE, embedding_multiplier=3.0, residual_multiplier=0.4, attention_multiplier=0.2,
+                                    logits_scaling=2.5, attention_bias=True, mlp_bias=True)),
+        "granite-hybrid": ("GraniteMoeHybrid", dict(GRANITE4, position_embedding_type="rope")),
+        "granite-hybrid-nope": ("GraniteMoeHybrid", dict(GRANITE4, num_hidden_layers=2, layer_types=["attention"] * 2)),
+        "granite-hybrid-spaces": ("GraniteMoeHybrid", dict(
+            GRANITE4, layer_types=["mamba", "attention", "mamba"], mamba_d_state=12, mamba_d_head=16, mamba_n_heads=6,
+            mamba_n_groups=2, mamba_expand=2, mamba_d_conv=3, mamba_chunk_size=64, time_step_limit=(0.3, 1.5))),
+        "seed-oss": ("SeedOss", dict(WIDE, attention_bias=True, attention_out_bias=False)),
+        "hunyuan-dense": ("HunYuanDenseV1", dict(WIDE, rope_parameters={
+            "rope_type": "dynamic", "alpha": 50.0, "factor": 1.0, "rope_theta": 1e3})),
+        "exaone4": ("Exaone4", dict(WIDE, sliding_window=33, layer_types=MIXED)),
+        "exaone4.5": ("Exaone4_5_", dict(
+            text_config=dict(WIDE, model_type="exaone4", sliding_window=33, layer_types=MIXED),
+            vision_config=dict(hidden_size=16, intermediate_size=16, depth=1, num_heads=2, num_key_value_heads=2,
+                               out_hidden_size=48, patch_size=14))),
+        "cohere2": ("Cohere2", dict(SHAPE, sliding_window=33, layer_types=MIXED, logit_scale=0.25)),
+        "phi3": ("Phi3", dict(phi, sliding_window=100, original_max_position_embeddings=64)),
+        "phi3-short": ("Phi3", dict(phi, max_position_embeddings=2048, num_hidden_layers=2,
+                                    original_max_position_embeddings=512)),
+        "gemma2": ("Gemma2", dict(WIDE, query_pre_attn_scalar=10, sliding_window=32, attn_logit_softcapping=2.0,
+                                  final_logit_softcapping=1.5)),
+        "gpt-oss": ("GptOss", dict(WIDE, hidden_size=32, intermediate_size=32, num_local_experts=4, swiglu_limit=1.0,
+                                   num_experts_per_tok=2, sliding_window=32, layer_types=MIXED,
+                                   rope_parameters=dict(YARN, truncate=False))),
+        "llama4-text": ("Llama4Text", dict(LLAMA4, num_experts_per_tok=2, interleave_moe_layer_step=2)),
+        "llama4-without-norm": ("Llama4Text", dict(LLAMA4, num_hidden_layers=3, num_experts_per_tok=1, moe_layers=[0, 1],
+                                                   use_qk_norm=False, no_rope_layers=[1, 0, 1])),
+        "qwen3.5": ("Qwen3_5Text", QWEN35),
+        "qwen3.5-moe": ("Qwen3_5MoeText", experts),
+        "qwen3-next": ("Qwen3Next", dict(experts, mlp_only_layers=[1])),
+        "deepseek-v3": ("DeepseekV3", dict(LATENT, q_lora_rank=20, routed_scaling_factor=1.5, **deepseek)),
+        "deepseek-v3-direct": ("DeepseekV3", dict(
+            LATENT, num_hidden_layers=2, q_lora_rank=None, n_routed_experts=4, num_experts_per_tok=2, n_group=1,
+            topk_group=1, rope_interleave=False, attention_bias=True,
+            rope_parameters={"rope_type": "default", "rope_theta": 1e3})),
+        "deepseek-v3.2": ("DeepseekV32", dict(INDEXED, **deepseek)),
+        "glm-5": ("GlmMoeDsa", dict(INDEXED, n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1,
+                                    indexer_types=["full", "shared", "full"],
+                                    rope_parameters={"rope_type": "default", "rope_theta": 1e3})),
+        "gpt-neox": ("GPTNeoX", dict(neox, rope_parameters=half)),
+        "gpt-neox-sequential": ("GPTNeoX", dict(neox, use_parallel_residual=False, hidden_act="gelu_fast")),
+        "mllama": ("Mllama", dict(
+            text_config=dict(SHAPE, num_hidden_layers=4, cross_attention_layers=[1], model_type="mllama_text_model",
+                             rope_parameters=dict(LLAMA3, rope_theta=5e5, factor=8.0, high_freq_factor=4.0)),
+            vision_config=dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_global_layers=1,
+                               attention_heads=2, image_size=28, patch_size=14, vision_output_dim=32,
+                               intermediate_layers_indices=[0], max_num_tiles=1, supported_aspect_ratios=[[1, 1]]))),
     }
+    return {name: family(*of) for name, of in given.items()}
 
 
 # With some seeds bf16 rounds tokens of a mixture of experts into other experts: then it is not near to f32.
@@ -279,6 +259,11 @@ def index_rows(model):
     return seen, lambda: setattr(torch, "matmul", product)
 
 
+def add_rows(tensors, label, rows, positions):
+    for layer, (q, k) in rows.items():
+        tensors |= {f"{label}.layer.{layer}.{side}": x[:, positions].contiguous() for side, x in (("q", q), ("k", k))}
+
+
 def make(out, name, make_config, kind, scaling):
     torch.manual_seed(sum(map(ord, name)))
     folder = out / name
@@ -293,10 +278,8 @@ def make(out, name, make_config, kind, scaling):
     of_indexers = dict(tensors)
     for label, dtype in (("bf16", torch.bfloat16), ("f32", torch.float32)):
         seen, indexed, loss, used = capture(folder, kind, dtype, ids, scaling)
-        for rows, to in ((seen, tensors), (indexed, of_indexers)):
-            for layer, (q, k) in rows.items():
-                to[f"{label}.layer.{layer}.q"] = q[:, POSITIONS].contiguous()
-                to[f"{label}.layer.{layer}.k"] = k[:, POSITIONS].contiguous()
+        add_rows(tensors, label, seen, POSITIONS)
+        add_rows(of_indexers, label, indexed, POSITIONS)
     save_file(tensors, folder / "forward.safetensors", metadata={
         "rope_scaling": scaling or "", "loss": f"{loss:.9g}", "attention": used if used == "eager" else ""})
     if indexed:

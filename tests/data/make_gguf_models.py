@@ -71,9 +71,8 @@ def checkpoint(folder, family, sizes):
     f.LATENT.update(num_key_value_heads=4)
     f.INDEXED.update(num_key_value_heads=4)
     if family == "llama3":
-        config, kind = fixtures.tf.LlamaConfig(**fixtures.SHAPE, rope_parameters={
-            "rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-            "original_max_position_embeddings": 64}), fixtures.tf.LlamaForCausalLM
+        rope = dict(f.LLAMA3, factor=8.0, high_freq_factor=4.0)
+        config, kind = f.tf.LlamaConfig(**f.SHAPE, rope_parameters=rope), f.tf.LlamaForCausalLM
     else:
         make_config, kind, _ = fixtures.families()[family]
         config = make_config()

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from make_family_fixtures import capture
+from make_family_fixtures import LLAMA3, add_rows, capture
 
 POSITIONS = [0, 1, 2, 17, 63, 64, 100, 255, 256, 257, 298, 299]
 
@@ -23,8 +23,7 @@ def main(out):
         vocab_size=160, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=6,
         num_key_value_heads=2, head_dim=20, max_position_embeddings=512, rms_norm_eps=1e-5, attention_bias=True,
         mlp_bias=True, tie_word_embeddings=False,
-        rope_parameters={"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0,
-                         "high_freq_factor": 4.0, "original_max_position_embeddings": 64})
+        rope_parameters=dict(LLAMA3, rope_theta=5e5, factor=8.0, high_freq_factor=4.0))
     model = LlamaForCausalLM(config)
     with torch.no_grad():
         for name, p in model.named_parameters():
@@ -33,9 +32,7 @@ def main(out):
     ids = torch.randint(0, 160, (1, 300))
     tensors = {"ids": ids[0].to(torch.int32), "position": torch.tensor(POSITIONS, dtype=torch.int32)}
     for kind, dtype in (("bf16", torch.bfloat16), ("f32", torch.float32)):
-        for layer, (q, k) in capture(out, LlamaForCausalLM, dtype, ids)[0].items():
-            tensors[f"{kind}.layer.{layer}.q"] = q[:, POSITIONS].contiguous()
-            tensors[f"{kind}.layer.{layer}.k"] = k[:, POSITIONS].contiguous()
+        add_rows(tensors, kind, capture(out, LlamaForCausalLM, dtype, ids)[0], POSITIONS)
     save_file(tensors, pathlib.Path(out) / "forward.safetensors")
     (pathlib.Path(out) / "generation_config.json").unlink(missing_ok=True)
 
