@@ -45,8 +45,10 @@ wrote() { # FOLDER NAMES...: FOLDER holds exactly these files, none empty
 }
 # close X Y: both are numbers, which differ in the ninth digit at most.
 close() { awk -v x="$1" -v y="$2" 'BEGIN { d = x - y; exit !(x != "" && y != "" && d * d <= 1e-18 * (1 + y * y)) }'; }
-capture_checkpoint() { # CHECKPOINT LENGTH NAME: some heads of the bundled model's checkpoint, documents of LENGTH tokens
-  run capture --model "$model/$1" --jsonl "$model/heldout.jsonl" --examples 4 --max-length "$2" --layers 2,3 \
-    --heads 6 --bucket-size $(($2 / 16)) --rate 12 --out "$work/$3"
+take() { # CHECKPOINT OUT OPTIONS...: a capture of the bundled model's checkpoint and books
+  run capture --model "$model/$1" --jsonl "$model/heldout.jsonl" --out "$work/$2" "${@:3}"
+}
+capture_checkpoint() { # CHECKPOINT LENGTH NAME: some heads, documents of LENGTH tokens
+  take "$1" "$3" --examples 4 --max-length "$2" --layers 2,3 --heads 6 --bucket-size $(($2 / 16)) --rate 12
 }
 both() { for name in "$@"; do echo "$name.svg"; echo "$name.png"; done; } # NAMES...: the files of figures

@@ -6,13 +6,11 @@ set -uo pipefail
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 slow_under_asan compare
 
-take() { # OUT CHECKPOINT OPTIONS...
-  run capture --model "$model/$2" --jsonl "$model/heldout.jsonl" --examples 5 --max-length 256 --bucket-size 16 --layers 0,3 --out "$work/$1" "${@:3}"
-}
-take base lc-512-to-4096-step-80 --sampler all
-take tuned lc-4096-to-8192-step-10 --sampler all
-take pre lc-4096-to-8192-step-10 --sampler all --pre-rope
-take drawn lc-4096-to-8192-step-10 --rate 8
+some=(--examples 5 --max-length 256 --bucket-size 16 --layers 0,3)
+take lc-512-to-4096-step-80 base "${some[@]}" --sampler all
+take lc-4096-to-8192-step-10 tuned "${some[@]}" --sampler all
+take lc-4096-to-8192-step-10 pre "${some[@]}" --sampler all --pre-rope
+take lc-4096-to-8192-step-10 drawn "${some[@]}" --rate 8
 cp -r "$work/tuned" "$work/same"
 run compare "$work/base" "$work/tuned" --heads --context 1024 --covariance joint --no-figures --out "$work/found"
 grep -q "Heads of tuned that differ from base's (false discovery rate 5 %)" "$work/stdout" || bad "no table of heads: $(tail -20 "$work/stdout")"

@@ -4,11 +4,8 @@
 # uses --query-position.
 set -uo pipefail
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
-capture() { # OUT RATE OPTIONS...
-  run capture --model "$model/stage1-step-250" --jsonl "$model/heldout.jsonl" --examples 3 --max-length 512 --layers 1,3 --heads 4 \
-    --bucket-size 64 --rate "$2" --moments --out "$work/$1" "${@:3}"
-}
-capture many 24
+some=(--examples 3 --max-length 512 --layers 1,3 --heads 4 --bucket-size 64 --moments)
+take stage1-step-250 many "${some[@]}" --rate 24
 run heads "$work/many" --no-figures --out "$work/tokens" --details
 run heads "$work/many" --no-figures --out "$work/rows" --details --rows-only
 run heads "$work/many" --no-figures --out "$work/mean" --details --query-position mean
@@ -29,20 +26,18 @@ cmp -s "$work/tokens/fits.csv" "$work/rows/fits.csv" || bad "fits.csv, which is 
 column "$work/mean/decay_profile.csv" tau | grep -x 96 >/dev/null && bad "--query-position mean does not reach decay_profile.csv"
 
 # Buckets with fewer than two observed queries have a model but no gap.
-capture few 1
+take stage1-step-250 few "${some[@]}" --rate 1
 run heads "$work/few" --no-figures --out "$work/sparse" --details
 column "$work/sparse/gaps.csv" gap | grep . >/dev/null || bad "no bucket has a gap"
 column "$work/sparse/gaps.csv" gap | sed 1,4d | grep -x '' >/dev/null || bad "every bucket has a gap"
 
 # Buckets without a query model are gaps in the figures.
-run capture --model "$model/stage1-step-250" --jsonl "$model/heldout.jsonl" --examples 4 --max-length 256 --sampler log2 \
-  --heads 2.0,3.0 --out "$work/log2"
+take stage1-step-250 log2 --examples 4 --max-length 256 --sampler log2 --heads 2.0,3.0
 run heads "$work/log2" --out "$work/gaps" --details
 [[ -s $work/gaps/decay.svg ]] || bad "no figure of the decay theorem of log2 buckets"
 
 # PCA and rotation accept moments over any buckets.
-run capture --model "$model/stage1-step-250" --jsonl "$model/heldout.jsonl" --examples 3 --max-length 512 --layers 1,3 --heads 4 \
-  --bucket-size 64 --rate 24 --moments --statistics-bucket-size 100 --out "$work/grid"
+take stage1-step-250 grid "${some[@]}" --rate 24 --statistics-bucket-size 100
 run rotation "$work/grid" --no-figures --out "$work/of-grid"
 run rotation "$work/many" --no-figures --out "$work/of-many"
 awk -F, 'NR == FNR { a[FNR] = $0; next } { split(a[FNR], x); for (i = 4; i <= NF && FNR > 1; ++i) { d = x[i] - $i; if (d * d > 1e-16 * (1 + x[i] * x[i])) exit 1 } }' \

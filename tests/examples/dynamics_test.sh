@@ -31,13 +31,9 @@ done
 [[ $(column "$work/out/trajectory.csv" group | sort | uniq -c | tr -s ' \n' ' ') == " 2 all 2 nope 2 rope " ]] ||
   bad "groups: $(column "$work/out/trajectory.csv" group | tr '\n' ' ')"
 
-# transitions.csv holds every head; the terms of the split add up to it.
+# transitions.csv holds every head.
 total=$(awk -F, '$3 == "all" { n += $6 } END { print n }' "$work/out/transitions.csv")
 [[ $total == $(($(wc -l <"$work/heads/heads.csv") - 1)) ]] || bad "$total heads in transitions.csv"
-paste -d' ' <(column "$work/out/bias_split.csv" log_bias) <(column "$work/out/bias_split.csv" log_mu_q_a) \
-  <(column "$work/out/bias_split.csv" log_alpha_k) <(column "$work/out/bias_split.csv" log_covariance) |
-  awk '{ d = $1 - $2 - $3 - $4; if (d * d > 1e-24) { print "parts do not add up:", $0; e = 1 } } END { exit e || NR != 12 }' ||
-  bad "bias_split.csv"
 
 # What another context changes by itself and what was learned add up to the change; here the contexts differ.
 paste -d' ' <(column "$work/out/embedding_split.csv" change) <(column "$work/out/embedding_split.csv" embedding) \

@@ -9,8 +9,7 @@ find_python "numpy"
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 check() { "$python" -B "$QKGEOM_SOURCE/tests/examples/export_check.py" "$@" >"$work/log" 2>&1 || bad "check $*: $(tail -3 "$work/log")"; }
 capture() { # NAME OPTIONS...
-  run capture --model "$model/stage2-step-1400" --jsonl "$model/heldout.jsonl" --examples 3 --max-length 64 \
-    --bucket-size 8 --sampler all --out "$work/$1" "${@:2}"
+  take stage2-step-1400 "$1" --examples 3 --max-length 64 --bucket-size 8 --sampler all "${@:2}"
 }
 capture before --pre-rope --skip-first 4
 capture after --softmax --statistics-bucket-size 8

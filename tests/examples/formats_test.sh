@@ -5,16 +5,12 @@ set -uo pipefail
 page=$QKGEOM_SOURCE/docs/formats.md columns=$QKGEOM_SOURCE/docs/columns.md
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 
-take() { # CHECKPOINT OUT OPTIONS...
-  run capture --model "$model/$1" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 128 --layers 2,3 --heads 4 \
-    --bucket-size 16 --rate 8 --out "$work/$2" "${@:3}"
-}
-take stage1-step-40 stage1-step-40 --label-fields id
-take stage1-step-250 stage1-step-250
-take stage1-step-40 statistics --softmax --loss
-take stage1-step-40 moments --moments
-take stage1-step-40 untrained --untrained 1
-run capture --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 1 --max-length 32 --rate 1e-9 --out "$work/empty"
+some=(--layers 2,3 --heads 4) few=(--examples 2 --max-length 128 "${some[@]}" --bucket-size 16 --rate 8)
+take stage1-step-40 stage1-step-40 "${few[@]}" --label-fields id
+take stage1-step-250 stage1-step-250 "${few[@]}"
+take stage1-step-40 statistics "${few[@]}" --softmax --loss
+take stage1-step-40 untrained "${few[@]}" --untrained 1
+take stage1-step-40 empty --examples 1 --max-length 32 --rate 1e-9
 "$QKGEOM_BIN/qkgeom" heads "$work/empty" --out "$work/none" >"$work/log" 2>&1 && bad "heads reads rows where there are none"
 grep -q 'this capture holds no rows' "$work/log" || bad "heads says of no rows: $(cat "$work/log")"
 capture=$work/stage1-step-40
@@ -32,32 +28,30 @@ run heads "$work/statistics" --out "$work/softmax"
 grep -q '^What the softmax sees' "$work/stdout" && grep -q '^Loss of the next token' "$work/stdout" || bad "heads prints no softmax, or no loss"
 printf 'model,score\nstage1-step-40,1\nstage1-step-250,3\nstatistics,2\n' >"$work/scores.csv"
 run compare "$capture" "$work/stage1-step-250" "$work/statistics" "$work/untrained" --scores "$work/scores.csv" --heads --out "$work/models"
-run capture --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 3 --max-length 64 --pre-rope \
-  --softmax --out "$work/before"
+take stage1-step-40 before --examples 3 --max-length 64 --pre-rope --softmax
 run export --for all "$work/before" --sink 4 --recent 16 --out "$work/exports"
-run capture --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 3 --max-length 64 --pre-rope \
-  --layers 2 --out "$work/layer"
+take stage1-step-40 layer --examples 3 --max-length 64 --pre-rope --layers 2
 run export --for tria "$work/layer" --out "$work/exports/tria"
 run drop-split "$capture" --out "$work/drops"
 run what-if "$capture" --context 1024 --out "$work/what_if"
 run what-if "$capture" --actual "$capture" --out "$work/actual"
-run capture --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 3 --max-length 256 --layers 2,3 --heads 4 \
-  --sampler all --out "$work/every"
+take stage1-step-40 every --examples 3 --max-length 256 "${some[@]}" --sampler all
 run grip "$work/every" --context 512 --out "$work/grip"
 run grip "$work/every" --near 64 --context 200 --actual "$work/every" --out "$work/grip_actual"
 run bands "$capture" --out "$work/bands"
 run bands "$capture" --out "$work/each" --each-plane --context 256
 run bands "$work/every" --conditions --random 1 --out "$work/planes"
 run choose-heads "$capture" --out "$work/choice" --count 1 --random 1
-run evaluate --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 128 \
-  --conditions "$work/choice/conditions.json" --distances 16 --trials 2 --out "$work/evaluation"
+evaluate() { # CONDITIONS OUT OPTIONS...
+  run evaluate --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 64 \
+    --conditions "$work/$1/conditions.json" --out "$work/$2" "${@:3}"
+}
+evaluate choice evaluation --distances 16 --trials 2
 run interventions "$work/evaluation" --out "$work/effects"
-run evaluate --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 64 \
-  --conditions "$work/planes/conditions.json" --distances 16 --trials 2 --out "$work/planes-evaluation"
+evaluate planes planes-evaluation --distances 16 --trials 2
 run interventions "$work/planes-evaluation" --table "$work/planes/plane_sets.csv" --columns ap_drop,reach --out "$work/agreement"
 run quantised-keys "$capture" --out "$work/rounded" --budgets 5 --types q8_0,q4_1,q4_0
-run evaluate --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 64 \
-  --conditions "$work/rounded/conditions.json" --out "$work/rounded-evaluation"
+evaluate rounded rounded-evaluation
 run cache-losses "$work/rounded-evaluation" --out "$work/losses"
 printf 'model,ap_drop,score\nother,0.2,3\n' >"$work/others.csv"
 run report "$capture" --score 1 --others "$work/others.csv" --out "$work/report"

@@ -5,11 +5,9 @@ set -uo pipefail
 source "$QKGEOM_SOURCE/tests/examples/common.sh"
 slow_under_asan grip
 
-take() { # OUT OPTIONS...
-  run capture --model "$model/lc-4096-to-8192-step-10" --jsonl "$model/heldout.jsonl" --layers 2,3,5 --sampler all --out "$work/$1" "${@:2}"
-}
-take long --skip-examples 6 --examples 4 --max-length 4096
-take short --examples 6 --max-length 1024 --pre-rope
+capture() { take lc-4096-to-8192-step-10 "$@" --layers 2,3,5 --sampler all; } # OUT OPTIONS...
+capture long --skip-examples 6 --examples 4 --max-length 4096
+capture short --examples 6 --max-length 1024 --pre-rope
 run grip "$work/short" --near 500 --context 2000 --queries 48 --actual "$work/long" --no-figures --out "$work/grip"
 grep -q 'note: 8 heads without rotary embedding' "$work/stdout" || bad "no note on NoPE heads: $(cat "$work/stdout")"
 python3 - "$work/grip" <<'END' || bad "grip: $(cat "$work/grip/grip_check.csv")"
@@ -43,7 +41,7 @@ assert len(stable) == 24 * 5 and all(float(r["counted"]) == 1 for r in stable if
 END
 
 # Under another embedding: predicted from the same rows, counted where the forward pass really had it.
-take linear --skip-examples 6 --examples 4 --max-length 4096 --rope-scaling linear:4
+capture linear --skip-examples 6 --examples 4 --max-length 4096 --rope-scaling linear:4
 run grip "$work/short" --near 500 --context 2000 --queries 48 --rope-scaling linear:4 --actual "$work/linear" --no-figures --out "$work/other"
 grep -q 'another embedding also moves what earlier layers hand on' "$work/stdout" || bad "no note on the embedding: $(cat "$work/stdout")"
 python3 - "$work" <<'END' || bad "grip under linear:4: $(cat "$work/other/grip_check.csv")"
@@ -65,7 +63,7 @@ grep -q '<h3>Grip among up to 2 000 keys</h3>' "$work/report/report.html" || bad
 [[ $(wc -l <"$work/report/grip_heads.csv") == 25 ]] || bad "grip_heads.csv of a report"
 
 # Rows from after the rotation give the same; some heads are rows of the whole.
-take post --examples 6 --max-length 1024
+capture post --examples 6 --max-length 1024
 run grip "$work/post" --near 500 --context 2000 --queries 48 --heads 2.1,3.0 --no-figures --out "$work/some"
 python3 - "$work" <<'END' || bad "rows from after the rotation"
 from written import *
@@ -75,6 +73,6 @@ of = {key(r): r for r in whole}
 assert len({key(r)[:2] for r in some}) == 2
 assert all(abs(float(r["grip"]) - float(of[key(r)]["grip"])) < 0.01 for r in some)
 END
-run capture --model "$model/stage1-step-40" --jsonl "$model/heldout.jsonl" --examples 1 --max-length 128 --out "$work/drawn"
+take stage1-step-40 drawn --examples 1 --max-length 128
 refused 'lacks the key at position' grip "$work/drawn" --out "$work/none"
 refused '64 is below the 100 nearest keys' grip "$work/short" --near 100 --context 64 --out "$work/none"

@@ -26,29 +26,23 @@ refused 'there is no column nothing' choose-heads "$work/capture" --table "$work
 echo 1,1,5, >>"$work/table.csv"
 refused 'a head has several rows' choose-heads "$work/capture" --table "$work/table.csv" --columns score --count 4 --out "$work/none"
 
-python3 - "$work" <<'END' || failures=$((failures + 1))
+python3 - "$work" <<'END' || bad "sets of heads or effects"
 import collections
 from written import *
 # Sets of four heads; no head is both chosen and random; chosen and random sets have equally many heads per layer.
 sets = collections.defaultdict(list)
 for r in rows("choice/chosen_heads.csv"):
     sets[r["ranking"], int(r["random"])].append((int(r["layer"]), int(r["q_head"])))
-if set(sets) != {(name, n) for name in ("ap_low", "ap_high", "drop_high", "bias_high") for n in range(3)}:
-    bad.append(f"sets {sorted(sets)}")
+assert set(sets) == {(name, n) for name in ("ap_low", "ap_high", "drop_high", "bias_high") for n in range(3)}, sorted(sets)
+conditions = conditions_of("choice")
+assert len(conditions) == 36 and all(len(c) == 4 for c in conditions.values()), len(conditions)
 for (ranking, n), heads in sets.items():
     chosen = sets[ranking, 0]
-    if len(set(heads)) != 4 or (n and set(heads) & set(chosen)):
-        bad.append(f"{ranking} {n}: {heads}")
-    if collections.Counter(l for l, _ in heads) != collections.Counter(l for l, _ in chosen):
-        bad.append(f"{ranking} {n}: other layers than the chosen ones")
-conditions = conditions_of("choice")
-if len(conditions) != 36 or any(len(c) != 4 for c in conditions.values()):
-    bad.append(f"{len(conditions)} conditions")
-for (ranking, n), heads in sets.items():
+    assert len(set(heads)) == 4 and not (n and set(heads) & set(chosen)), (ranking, n, heads)
+    assert collections.Counter(l for l, _ in heads) == collections.Counter(l for l, _ in chosen), (ranking, n, "other layers")
     name = f"{ranking}/" + (f"random-{n}" if n else "chosen")
     for what in ("ablate", "clamp", "clamp_all"):
-        if {c["head"] for c in conditions[f"{name}/{what}"]} != {f"{l}.{h}" for l, h in heads}:
-            bad.append(f"{name}/{what}: other heads")
+        assert {c["head"] for c in conditions[f"{name}/{what}"]} == {f"{l}.{h}" for l, h in heads}, f"{name}/{what}: other heads"
 
 # Effects recomputed from the evaluation's tables.
 measured = []
@@ -63,8 +57,7 @@ for name in {k[0] for k in value}:
     near, far = value[name, "loss", "near"], value[name, "loss", "far"]
     value[name, "loss", "far_less_near"] = {u: far[u] - near[u] for u in far}
 effects = rows("effects/effects.csv")
-if len(effects) != 4 * 3 * 5:
-    bad.append(f"{len(effects)} effects")
+assert len(effects) == 4 * 3 * 5, len(effects)
 for r in effects:
     what = (r["measure"], r["place"])
     base = value[("none",) + what]
@@ -79,10 +72,8 @@ for r in effects:
             "random_spread": statistics.stdev([statistics.mean(x) for x in randoms]),
             "difference": statistics.mean(difference), "difference_error": standard_error(difference)}
     for name, x in want.items():
-        if abs(float(r[name]) - x) > 1e-9 * max(1, abs(x)):
-            bad.append(f"{r['ranking']} {r['intervention']} {what} {name}: {r[name]}, not {x}")
-if all(abs(float(r["chosen"])) < 1e-6 for r in effects if r["measure"] == "loss"):
-    bad.append("nothing changes the loss")
+        assert abs(float(r[name]) - x) <= 1e-9 * max(1, abs(x)), (r, name, x)
+assert any(abs(float(r["chosen"])) >= 1e-6 for r in effects if r["measure"] == "loss"), "nothing changes the loss"
 END
 
 wrote "$work/effects" columns.csv effects.csv $(both effects_loss effects_probes)
@@ -124,34 +115,27 @@ for name in stage2-step-1400 mixed; do
 done
 python3 -B "$QKGEOM_SOURCE/examples/interventions/choose_restored.py" "$checkpoint" "$work/mixed" "$work/grip-stage2-step-1400" \
   "$work/grip-mixed" "$work/mend" --counts 1,2 --random 3 || bad "choose_restored.py"
-python3 - "$work" <<'END' || failures=$((failures + 1))
+python3 - "$work" <<'END' || bad "conditions of choose_restored.py"
 from written import *
 conditions = {name: [x["head"] for x in changes] for name, changes in conditions_of("mend").items()}
 scores = {f"{r['layer']}.{r['q_head']}": r for r in rows("mend/restored_heads.csv")}
 grip = lambda name: rows(f"grip-{name}/grip_heads.csv")
-if conditions["weights-2/chosen/restore"] != ["1.4", "6.0"]:
-    bad.append(f"weights: {conditions['weights-2/chosen/restore']}")
+assert conditions["weights-2/chosen/restore"] == ["1.4", "6.0"], conditions
 for head, r in scores.items():
-    if (float(r["weights"]) > 0) != (head in ("1.4", "6.0")):
-        bad.append(f"{head}: weights changed by {r['weights']}")
+    assert (float(r["weights"]) > 0) == (head in ("1.4", "6.0")), (head, r)
     layer, key = (int(x) for x in (r["layer"], r["k_head"]))
     falls = [float(o["winner_8"]) + float(o["matched_8"]) + float(o["reach"]) / 512 - float(n["winner_8"]) -
              float(n["matched_8"]) - float(n["reach"]) / 512
              for o, n in zip(grip("stage2-step-1400"), grip("mixed")) if (int(o["layer"]), int(o["k_head"])) == (layer, key)]
-    if len(falls) != 4 or abs(math.fsum(falls) / 4 - float(r["geometry"])) > 1e-12:
-        bad.append(f"{head}: geometry {r['geometry']}, not {math.fsum(falls) / 4}")
+    assert len(falls) == 4 and abs(math.fsum(falls) / 4 - float(r["geometry"])) <= 1e-12, (head, r, falls)
 best = sorted(scores, key=lambda h: -float(scores[h]["geometry"]))[:2]
-if conditions["geometry-2/chosen/restore"] != sorted(best) or conditions["geometry-1/chosen/restore"] != best[:1]:
-    bad.append(f"geometry: {conditions['geometry-2/chosen/restore']}, not {best}")
+assert conditions["geometry-2/chosen/restore"] == sorted(best) and conditions["geometry-1/chosen/restore"] == best[:1], best
 for ranking in ("geometry-2", "weights-2"):
     layers = [h[0] for h in conditions[f"{ranking}/chosen/restore"]]
     drawn = {k: tuple(v) for k, v in conditions.items() if k.startswith(f"{ranking}/random-")}
-    if any([h[0] for h in heads] != layers for heads in drawn.values()):
-        bad.append(f"{ranking}: random heads of other layers")
-    if len(set(drawn.values())) != len(drawn) or len(drawn) != min(3, 2 ** len(set(layers)) if len(set(layers)) == 2 else 1):
-        bad.append(f"{ranking}: random sets {drawn}")
-if sum("/random-" not in k for k in conditions) != 2 * 2 + 1 + 16:
-    bad.append(f"conditions {sorted(conditions)}")
+    assert all([h[0] for h in heads] == layers for heads in drawn.values()), (ranking, "random heads of other layers", drawn)
+    assert len(set(drawn.values())) == len(drawn) == min(3, 2 ** len(set(layers)) if len(set(layers)) == 2 else 1), (ranking, drawn)
+assert sum("/random-" not in k for k in conditions) == 2 * 2 + 1 + 16, sorted(conditions)
 END
 run evaluate --model "$checkpoint" --restore-from "$other" --jsonl "$model/heldout.jsonl" --examples 2 --max-length 64 \
   --conditions "$work/mend/conditions.json" --out "$work/mended"
@@ -179,7 +163,7 @@ END
   run grip "$work/of $name" --context 384 --no-figures --out "$work/grip of $name"
   run what-if "$work/of $name" --context 384 --covariance joint --no-figures --out "$work/drop of $name"
 done
-python3 - "$work" <<'END' || failures=$((failures + 1))
+python3 - "$work" <<'END' || bad "sets of planes or their effects"
 from written import *
 conditions = conditions_of("planes")
 sets = {r["condition"]: r for r in rows("planes/plane_sets.csv")}
@@ -188,19 +172,15 @@ bands = {"often": [p for p in range(16) if turns[p] >= 4], "hardly": [p for p in
 bands["about_once"] = [p for p in range(16) if p not in bands["often"] + bands["hardly"]]
 want = bands | {f"slowest-{n}": list(range(16 - n, 16)) for n in (1, 2, 4, 8)} | {f"plane {p}": [p] for p in range(16)}
 names = [f"{r}/chosen/still" for r in want] + [f"{r}/random-{n}/still" for r in want if r[:5] != "plane" for n in (1, 2)]
-if sorted(conditions) != sorted(names) or sorted(sets) != sorted(names):
-    bad.append(f"conditions {sorted(conditions)}")
+assert sorted(conditions) == sorted(sets) == sorted(names), sorted(conditions)
+rotating = sorted(f"{l}.{h}" for l in (0, 1, 2, 4, 5, 6) for h in range(8))
 for name, changes in conditions.items():
-    ranking = name.split("/")[0]
-    if sorted(c["head"] for c in changes) != sorted(f"{l}.{h}" for l in (0, 1, 2, 4, 5, 6) for h in range(8)):
-        bad.append(f"{name}: other heads than those that rotate")
-    planes = {tuple(c["rope"]["still"]) for c in changes}
-    if len(planes) != 1 or len(set(*planes)) != len(want[ranking]) or ("/chosen" in name and list(*planes) != want[ranking]):
-        bad.append(f"{name}: planes {planes}, not {want[ranking]}")
+    wanted, planes = want[name.split("/")[0]], {tuple(c["rope"]["still"]) for c in changes}
+    assert sorted(c["head"] for c in changes) == rotating, name
+    assert len(planes) == 1 and len(set(*planes)) == len(wanted) and ("/chosen" not in name or list(*planes) == wanted), (name, planes)
 for r in want:
     drawn = [tuple(c[0]["rope"]["still"]) for name, c in conditions.items() if name.startswith(r + "/")]
-    if len(set(drawn)) != len(drawn):
-        bad.append(f"{r}: a set is drawn twice: {drawn}")
+    assert len(set(drawn)) == len(drawn), (r, drawn)
 
 def mean(path, column, which=lambda r: r["rope"] == "1"):
     return statistics.mean(float(r[column]) for r in rows(path) if which(r))
@@ -208,13 +188,10 @@ for name in ("often", "plane 9"):
     r = sets[f"{name}/chosen/still"]
     for column, table in (("winner_8", "grip_heads.csv"), ("matched_8", "grip_heads.csv"), ("reach", "grip_heads.csv")):
         change = mean(f"grip of {name}/{table}", column) - mean(f"grip of none/{table}", column)
-        if abs(float(r[column]) - change) > 2e-4 * max(1, abs(change)):
-            bad.append(f"{name} {column}: {r[column]}, not {change}")
+        assert abs(float(r[column]) - change) <= 2e-4 * max(1, abs(change)), (name, column, r, change)
     change = mean(f"drop of {name}/predicted/heads.csv", "ap_drop") - mean("drop of none/predicted/heads.csv", "ap_drop")
-    if abs(float(r["ap_drop"]) - change) > 1e-5:
-        bad.append(f"{name} ap_drop: {r['ap_drop']}, not {change}")
-    if not abs(float(r["winner_8"])) > 3 * float(r["winner_8_error"]) > 0:
-        bad.append(f"{name}: grip does not change: {r['winner_8']} ± {r['winner_8_error']}")
+    assert abs(float(r["ap_drop"]) - change) <= 1e-5, (name, r, change)
+    assert abs(float(r["winner_8"])) > 3 * float(r["winner_8_error"]) > 0, (name, "grip does not change", r)
 
 def ranks(x):
     order = sorted(x)
@@ -225,10 +202,8 @@ for r in rows("still-effects/agreement.csv"):
     if (r["measure"], r["place"]) == ("loss", "all"):
         x, y = ranks([float(s[r["column"]]) for s in sets.values()]), ranks([change[c] for c in sets])
         want = statistics.correlation(x, y)
-        if abs(float(r["rank_correlation"]) - want) > 1e-9 or not 0 < float(r["rank_correlation_error"]) < 1:
-            bad.append(f"agreement with {r['column']}: {r['rank_correlation']}, not {want}")
-if abs(change["slowest-2/chosen/still"]) > 1e-3 or change["often/chosen/still"] < 0.1:
-    bad.append(f"slow planes cost {change['slowest-2/chosen/still']}, fast ones {change['often/chosen/still']}")
+        assert abs(float(r["rank_correlation"]) - want) <= 1e-9 and 0 < float(r["rank_correlation_error"]) < 1, (r, want)
+assert abs(change["slowest-2/chosen/still"]) <= 1e-3 and change["often/chosen/still"] >= 0.1, change
 three = sorted(sets, key=change.get)[::18]
 with open(f"{work}/three.csv", "w") as table:
     csv.writer(table).writerows([("condition", "rank"), *zip(three, range(3))])

@@ -16,21 +16,18 @@ run evaluate --model "$checkpoint" "${documents[@]}" --skip-examples 3 --example
 run cache-losses "$work/evaluation" --out "$work/losses"
 grep -qE 'table-5 (costs|cannot be told)' "$work/stdout" || bad "no verdict: $(cat "$work/stdout")"
 
-python3 - "$work" <<'END' || failures=$((failures + 1))
+python3 - "$work" <<'END' || bad "tables, conditions or losses"
 import collections
 from written import *
 effects = {(r["layer"], r["k_head"], r["type"]): r for r in rows("rounded/rounded_keys.csv")}
 heads = sorted({k[:2] for k in effects})
 types = ["q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"]
-if len(heads) != 16 or len(effects) != 16 * len(types):
-    bad.append(f"{len(heads)} key heads, {len(effects)} rows")
+assert len(heads) == 16 and len(effects) == 16 * len(types), (len(heads), len(effects))
 mean = lambda column, t: statistics.mean(float(effects[h + (t,)][column]) for h in heads)
 for column in ("flipped", "weighted", "mass", "moved"):
-    if not 0 < mean(column, "q8_0") < mean(column, "q5_1") < mean(column, "q4_1") < mean(column, "q4_0") < 0.3:
-        bad.append(f"{column} does not fall with bits")
+    assert 0 < mean(column, "q8_0") < mean(column, "q5_1") < mean(column, "q4_1") < mean(column, "q4_0") < 0.3, column
 for r in effects.values():
-    if not all(float(r[c + "_error"]) >= 0 and 0 <= float(r[c]) <= 1 for c in ("flipped", "weighted", "mass", "moved", "ap_overall")):
-        bad.append(f"row {r}")
+    assert all(float(r[c + "_error"]) >= 0 and 0 <= float(r[c]) <= 1 for c in ("flipped", "weighted", "mass", "moved", "ap_overall")), r
 
 # Each table keeps to its budget, has the masses of the effects, and flips no more than the uniform type of as many bits.
 bits = {h[2]: float(r["bits"]) for h, r in effects.items()}
@@ -39,41 +36,31 @@ for r in rows("rounded/bit_tables.csv"):
     tables[r["budget"]].append(r)
 for budget, uniform in (("5", "q4_1"), ("5.5", "q5_0")):
     t = tables[budget]
-    if sorted((r["layer"], r["k_head"]) for r in t) != heads:
-        bad.append(f"budget {budget}: other heads")
-    if statistics.mean(float(r["bits"]) for r in t) > float(budget) or any(bits[r["type"]] != float(r["bits"]) for r in t):
-        bad.append(f"budget {budget}: bits")
-    if any(r["mass"] != effects[r["layer"], r["k_head"], r["type"]]["mass"] for r in t):
-        bad.append(f"budget {budget}: other masses")
-    if statistics.mean(float(r["mass"]) for r in t) > mean("mass", uniform):
-        bad.append(f"budget {budget}: more mass than {uniform}")
-    if sorted(r["type"] for r in t) != sorted(r["shuffled_type"] for r in t):
-        bad.append(f"budget {budget}: other types dealt")
+    assert sorted((r["layer"], r["k_head"]) for r in t) == heads, budget
+    assert statistics.mean(float(r["bits"]) for r in t) <= float(budget) and all(bits[r["type"]] == float(r["bits"]) for r in t), t
+    assert all(r["mass"] == effects[r["layer"], r["k_head"], r["type"]]["mass"] for r in t), budget
+    assert statistics.mean(float(r["mass"]) for r in t) <= mean("mass", uniform), (budget, uniform)
+    assert sorted(r["type"] for r in t) == sorted(r["shuffled_type"] for r in t), budget
 conditions = {name: {x["head"]: x["keys_as"] for x in changes} for name, changes in conditions_of("rounded").items()}
-if set(conditions) != {"uniform-" + t for t in types} | {f"{k}-{b}" for k in ("table", "shuffled") for b in ("5", "5.5")}:
-    bad.append(f"conditions {sorted(conditions)}")
+assert set(conditions) == {"uniform-" + t for t in types} | {f"{k}-{b}" for k in ("table", "shuffled") for b in ("5", "5.5")}, conditions
 for r in tables["5"]:
     for q in range(4):
         head = f"{r['layer']}.{4 * int(r['k_head']) + q}"
-        if conditions["table-5"].get(head) != r["type"] or conditions["uniform-q8_0"].get(head) != "q8_0":
-            bad.append(f"condition of head {head}")
+        assert conditions["table-5"].get(head) == r["type"] and conditions["uniform-q8_0"].get(head) == "q8_0", head
 
 # Differences recomputed from the evaluation's table.
 value = losses("evaluation")
 compared = {(r["condition"], r["against"]): r for r in rows("losses/cache_losses.csv")}
-want = {(c, "none") for c in conditions} | {("table-5", "uniform-q4_1"), ("table-5.5", "uniform-q5_0")} | {
-    (f"table-{b}", f"shuffled-{b}") for b in ("5", "5.5")}
-if set(compared) != want:
-    bad.append(f"compared {sorted(compared)}")
+assert set(compared) == {(c, "none") for c in conditions} | {("table-5", "uniform-q4_1"), ("table-5.5", "uniform-q5_0")} | {
+    (f"table-{b}", f"shuffled-{b}") for b in ("5", "5.5")}, sorted(compared)
 for (c, against), r in compared.items():
     d = [value[c][k] - value[against][k] for k in value[c]]
     error = standard_error(d)
-    if abs(float(r["difference"]) - statistics.mean(d)) > 1e-9 or abs(float(r["difference_error"]) - error) > 1e-9 + 1e-6 * error:
-        bad.append(f"{c} against {against}: {r}, not {statistics.mean(d)} {error}")
-    if abs(float(r["high"]) - float(r["low"]) - 2 * 3.182446 * error) > 1e-4 * error:
-        bad.append(f"{c} against {against}: interval {r}")
-if not float(compared["uniform-q4_0", "none"]["difference"]) > 5 * abs(float(compared["uniform-q8_0", "none"]["difference"])):
-    bad.append("four bits cost no more than eight")
+    assert math.isclose(float(r["difference"]), statistics.mean(d), rel_tol=0, abs_tol=1e-9), (r, d)
+    assert math.isclose(float(r["difference_error"]), error, rel_tol=1e-6, abs_tol=1e-9), (r, error)
+    assert abs(float(r["high"]) - float(r["low"]) - 2 * 3.182446 * error) <= 1e-4 * error, (r, error)
+cost = {t: float(compared[f"uniform-{t}", "none"]["difference"]) for t in ("q4_0", "q8_0")}
+assert cost["q4_0"] > 5 * abs(cost["q8_0"]), cost
 END
 
 run capture --model "$checkpoint" "${documents[@]}" --examples 1 --pre-rope --out "$work/before"

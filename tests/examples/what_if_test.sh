@@ -7,15 +7,13 @@ source "$QKGEOM_SOURCE/tests/examples/common.sh"
 slow_under_asan what-if
 checkpoint=$model/lc-4096-to-8192-step-10
 
-take() { # OUT OPTIONS...
-  run capture --model "$checkpoint" --jsonl "$model/heldout.jsonl" --examples 6 --layers 2,3,5 --rate 16 --out "$work/$1" "${@:2}"
-}
-take long --skip-examples 6 --max-length 8192
+capture() { take lc-4096-to-8192-step-10 "$@" --examples 6 --layers 2,3,5 --rate 16; } # OUT OPTIONS...
+capture long --skip-examples 6 --max-length 8192
 
 # The intervals, of nine tenths, hold 80 to 100 % of the heads' actual values over all numbers; predictions stand nearer to
 # them than the short capture does.
 for tokens in 512 2048; do
-  take short-$tokens --max-length 8192 --short $tokens
+  capture short-$tokens --max-length 8192 --short $tokens
   run what-if "$work/short-$tokens" --actual "$work/long" --no-figures --out "$work/from-$tokens"
   grep -q 'What if: 8 192 tokens' "$work/stdout" || bad "what-if does not go where --short says: $(cat "$work/stdout")"
   python3 - "$work/from-$tokens" <<'END' || bad "from $tokens: $(cat "$work/from-$tokens/actual.csv")"
@@ -33,9 +31,9 @@ done
   bad "512 tokens check themselves from their half alone: $(cat "$work/from-512/self_check.csv")"
 
 # A capture of rows after the rotation is turned back: the same prediction as from rows before it.
-take short-post --max-length 1024
+capture short-post --max-length 1024
 run what-if "$work/short-post" --context 8192 --no-figures --out "$work/from-post"
-take short-pre --max-length 1024 --pre-rope
+capture short-pre --max-length 1024 --pre-rope
 run what-if "$work/short-pre" --context 8192 --no-figures --out "$work/from-pre"
 python3 - "$work" <<'END' || bad "rows from after the rotation predict something else"
 from written import *
@@ -52,8 +50,7 @@ json.dump({"max_position_embeddings": 4096, "original_max_position_embeddings": 
     "type": "longrope", "short_factor": [1.0] * 16, "long_factor": [1 + i / 4 for i in range(16)]}}, open(sys.argv[1], "w"))
 END
 scaled() { # OUT TOKENS OPTIONS...: of a model without scaling, made for 512 tokens
-  run capture --model "$model/stage1-step-1000" --jsonl "$model/heldout.jsonl" --examples 3 --layers 0 --heads 2 \
-    --max-length "$2" --sampler all --dtype f32 --out "$work/$1" "${@:3}"
+  take stage1-step-1000 "$1" --examples 3 --layers 0 --heads 2 --max-length "$2" --sampler all --dtype f32 "${@:3}"
 }
 scaled plain 700 --pre-rope
 for scaling in dynamic:4 yarn:4:512 "longrope:$work/longrope.json"; do

@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -13,11 +15,62 @@
 #include <iterator>
 #include <vector>
 
-#include "tests/fuzz/damage.hpp"
+#include "qkgeom/core/random.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);  // tests/fuzz/input.hpp
 
 namespace {
+
+/// Draws below a bound, one after another.
+class dice {
+ public:
+  explicit dice(std::uint64_t seed) : stream_{.seed = seed, .use = qkgeom::draw::head} {}
+  std::size_t below(std::size_t n) { return static_cast<std::size_t>(stream_.below(next_++, n)); }
+
+ private:
+  qkgeom::random_stream stream_;
+  std::uint64_t next_ = 0;
+};
+
+/// A damaged copy: cut short, made longer, bytes changed or removed, pieces copied elsewhere, numbers made extreme.
+/// Half of the places lie within the first `head` bytes, where lengths and names are.
+std::string damaged(std::string bytes, std::size_t head, dice& die) {
+  const auto place = [&] { return die.below(die.below(2) ? std::min(head, bytes.size()) : bytes.size()); };
+  const std::size_t changes = 1 + die.below(3);
+  for (std::size_t i = 0; i < changes && !bytes.empty(); ++i) {
+    const std::size_t at = place();
+    switch (die.below(7)) {
+      case 0:
+        bytes.resize(at);
+        break;
+      case 1:
+        bytes.append(1 + die.below(64), static_cast<char>(die.below(256)));
+        break;
+      case 2:
+        bytes[at] = static_cast<char>(die.below(256));
+        break;
+      case 3:
+        bytes[at] = static_cast<char>(bytes[at] ^ (1 << die.below(8)));
+        break;
+      case 4:
+        bytes.erase(at, 1 + die.below(16));
+        break;
+      case 5:
+        bytes.insert(place(), bytes.substr(at, 1 + die.below(80)));
+        break;
+      default: {
+        static const char* const values[] = {
+            "0", "-1", "9223372036854775807", "18446744073709551615", "1e999", "null", "[]", "\"\""};
+        std::size_t start = at;
+        while (start < bytes.size() && !std::isdigit(static_cast<unsigned char>(bytes[start]))) ++start;
+        std::size_t end = start;
+        while (end < bytes.size() && std::isdigit(static_cast<unsigned char>(bytes[end]))) ++end;
+        bytes.replace(start, end - start, values[die.below(std::size(values))]);
+      }
+    }
+  }
+  return bytes;
+}
 
 std::string current;  // the input that the reader has now
 
@@ -50,7 +103,7 @@ int main(int argc, char** argv) {
   const auto corpus = files_of(argv[1]);
   if (corpus.empty()) return std::fprintf(stderr, "%s holds no file\n", argv[1]), 2;
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(std::atof(argv[2]));
-  qkgeom::fuzz::dice die(argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 1);
+  dice die(argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 1);
   for (const auto& file : corpus) {
     current = file;
     read_current();
@@ -58,7 +111,7 @@ int main(int argc, char** argv) {
   long inputs = 0;
   for (; std::chrono::steady_clock::now() < end; ++inputs) {
     const std::string& file = corpus[die.below(corpus.size())];
-    current = qkgeom::fuzz::damaged(file, 512, die);
+    current = damaged(file, 512, die);
     read_current();
   }
   std::printf("%ld inputs\n", inputs);

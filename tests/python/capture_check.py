@@ -290,9 +290,9 @@ with tempfile.TemporaryDirectory() as scratch:
                    check=True)
     for family, length in [(f.name, n) for f in sorted((here / "families").iterdir()) for n in lengths.get(f.name, (156,))]:
         folder, name = here / "families" / family, f"{family}-{length}"
-        subprocess.run([programs / "qkgeom-capture", "--model", folder, "--tokenizer", here, "--no-bos", "--text", here / "text.txt",
-                        "--include-windowed", "--max-length", str(length), "--dtype", "f32", "--rate", "24", "--bucket-size", "512",
-                        "--out", here / name], check=True, capture_output=True)
+        by_program = [programs / "qkgeom-capture", "--model", folder, "--tokenizer", here, "--no-bos", "--text", here / "text.txt",
+                      "--include-windowed", "--max-length", str(length), "--dtype", "f32", "--rate", "24", "--bucket-size", "512"]
+        subprocess.run([*by_program, "--out", here / name], check=True, capture_output=True)
         config = transformers.AutoConfig.from_pretrained(folder)
         kind = getattr(transformers, config.architectures[0])
         model = kind.from_pretrained(folder, dtype=torch.float32).eval()
@@ -315,9 +315,7 @@ with tempfile.TemporaryDirectory() as scratch:
             assert "pre_rope" in str(why), (family, why)
             without.add(family)
             continue
-        subprocess.run([programs / "qkgeom-capture", "--model", folder, "--tokenizer", here, "--no-bos", "--text", here / "text.txt",
-                        "--include-windowed", "--max-length", str(length), "--dtype", "f32", "--rate", "24", "--bucket-size", "512",
-                        "--pre-rope", "--out", here / f"{name}-pre"], check=True, capture_output=True)
+        subprocess.run([*by_program, "--pre-rope", "--out", here / f"{name}-pre"], check=True, capture_output=True)
         cap.write(here / f"{name}-pre-package")
         one, two = (load_file(next((here / f"{name}-pre{end}").glob("shard-*"))) for end in ("", "-package"))
         for n in two:
