@@ -3,8 +3,6 @@
 #pragma once
 
 #include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/core/random.hpp"
-#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 #include "tests/common/testing.hpp"
@@ -44,8 +42,8 @@ struct odd_weight {
 };
 
 template <context Context, class Head>
-auto moments_of(Context& ctx, const Head& head) {
-  return accumulate(ctx, head, uniform_buckets{150}, {.context_length = 1000});
+auto moments_of(Context& on, const Head& head) {
+  return accumulate(on, head, uniform_buckets{150}, {.context_length = 1000});
 }
 
 /// Largest difference of two profiles and of their heatmaps; expects them to be over the same pairs.
@@ -130,24 +128,24 @@ inline void terms_agree(const plasticity_profile_result& got, const plasticity_p
   }
 }
 
-/// Expects observed queries of `ctx` to be as the CPU's in f64, where that is asked for and where f32 would not hold
+/// Expects observed queries of `on` to be as the CPU's in f64, where that is asked for and where f32 would not hold
 /// the numbers.
 template <context Context>
-void expect_f64_where_it_is_needed(Context& ctx) {
+void expect_f64_where_it_is_needed(Context& on) {
   cpu_context cpu{{.threads = 2}};
-  const auto observed = [](auto& on, const planted_rows<float>& rows, std::optional<pair_precision> precision) {
-    return empirical_profile(on, rows.view(), uniform_buckets{150}, 1000, {.precision = precision});
+  const auto observed = [](auto& context, const planted_rows<float>& rows, std::optional<pair_precision> precision) {
+    return empirical_profile(context, rows.view(), uniform_buckets{150}, 1000, {.precision = precision});
   };
   auto rows = plant<float>(compared_head(24, 2, 150, 3));
   test::bring_scores_close(rows);
   const auto want = observed(cpu, rows, pair_precision::f64);
-  EXPECT_LE(distance(observed(ctx, rows, pair_precision::f64), want), 1e-12);
-  EXPECT_GT(distance(observed(ctx, rows, {}), want), 1e-12);
+  EXPECT_LE(distance(observed(on, rows, pair_precision::f64), want), 1e-12);
+  EXPECT_GT(distance(observed(on, rows, {}), want), 1e-12);
   for (const int power : {-90, 90}) {
     auto scaled = rows;
     for (auto* side : {&scaled.q, &scaled.k})
       for (float& x : *side) x = std::ldexp(x, power);
-    EXPECT_LE(distance(observed(ctx, scaled, {}), want), 1e-12) << power;
+    EXPECT_LE(distance(observed(on, scaled, {}), want), 1e-12) << power;
   }
 }
 

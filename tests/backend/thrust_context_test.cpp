@@ -3,13 +3,10 @@
 #include <omp.h>
 #include <thrust/system/omp/execution_policy.h>
 
-#include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/backend/thrust_context.hpp"
-#include "qkgeom/core/random.hpp"
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/geometry/planar_rotation.hpp"
 #include "qkgeom/plasticity/bucket_table.hpp"
-#include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/rotary/rotation_between.hpp"
 #include "tests/backend/compared_contexts.hpp"
 #include "tests/rotary/compared_grip.hpp"

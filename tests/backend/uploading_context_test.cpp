@@ -7,7 +7,6 @@
 #include "qkgeom/backend/thrust_context.hpp"
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/geometry/planar_rotation.hpp"
-#include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/report/analyse.hpp"
 #include "tests/backend/compared_contexts.hpp"
 #include "tests/common/data_files.hpp"

@@ -12,6 +12,19 @@ inline std::string golden(const std::string& file) {
   return (file == "long-f64.safetensors" ? QKGEOM_MADE_DATA "/" : QKGEOM_TEST_DATA "/golden/") + file;
 }
 
+/// A capture of tests/data/golden, and the file there with another program's answers for it.
+struct golden_case {
+  std::string capture, answers;
+};
+inline const auto golden_cases =
+    testing::Values(golden_case{"long-f64", "long-f32"}, golden_case{"long-f32", "long-f32"},
+                    golden_case{"long-bf16", "long-bf16"}, golden_case{"short-bf16", "short-bf16"});
+inline std::string name_of_case(const testing::TestParamInfo<golden_case>& c) {
+  std::string name = c.param.capture;
+  name[name.find('-')] = '_';
+  return name;
+}
+
 /// Answers of SciPy or another program: a JSON file of tests/data, which a make_*.py there made.
 inline const nlohmann::json& json_data(const std::string& file) {
   static std::map<std::string, nlohmann::json> read;

@@ -3,7 +3,6 @@
 
 #include <sched.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <atomic>
 #include <thread>
@@ -17,15 +16,7 @@ using namespace qkgeom;
 /// Expects `status()` to be 0 in a child process, which ends if it hangs.
 template <class Status>
 void expect_zero_in_a_child(const Status& status) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(20);
-    ::_exit(status());
-  }
-  int ended = 1;
-  ::waitpid(child, &ended, 0);
-  EXPECT_TRUE(WIFEXITED(ended)) << "ended by signal " << WTERMSIG(ended);
-  EXPECT_EQ(WEXITSTATUS(ended), 0);
+  EXPECT_EXIT((::alarm(20), ::_exit(status())), testing::ExitedWithCode(0), "");
 }
 
 TEST(thread_pool, does_every_task_once_and_rethrows) {

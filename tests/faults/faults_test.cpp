@@ -3,7 +3,6 @@
 // sentence.
 #include "qkgeom/core/random.hpp"
 #include "tests/capture/program_fixture.hpp"
-#include "tests/common/testing.hpp"
 
 namespace qkgeom {
 namespace {

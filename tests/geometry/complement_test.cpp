@@ -2,15 +2,13 @@
 #include <complex>
 #include <numbers>
 
-#include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/core/random.hpp"
 #include "qkgeom/geometry/complement.hpp"
-#include "qkgeom/planted/planted_head.hpp"
-#include "tests/common/testing.hpp"
+#include "tests/common/on_cpu.hpp"
 
 namespace {
 
 using namespace qkgeom;
+using test::ctx;
 
 /// Planted rows whose coordinate pairs (first, first + 1) hold `radius` times a unit vector at omega t + phase.
 struct rotating_pair {
@@ -45,10 +43,9 @@ planted_head quiet_head(std::uint64_t seed) {
 }
 
 template <class T>
-complement_result planes_of(const planted_rows<T>& rows, int threads, const complement_options& options = {}) {
-  cpu_context ctx{{.threads = threads}};
-  const auto m = accumulate(ctx, rows.view(), uniform_buckets{512}, {.context_length = 2048});
-  return complement_planes(ctx, rows.view(), m, planar_rotation(ctx, m), options);
+complement_result planes_of(const planted_rows<T>& rows, cpu_context& on = ctx) {
+  const auto m = accumulate(on, rows.view(), uniform_buckets{512}, {.context_length = 2048});
+  return complement_planes(on, rows.view(), m, planar_rotation(on, m));
 }
 
 TEST(fourier_grid, largest_sum_is_that_of_the_definition) {
@@ -93,7 +90,7 @@ TYPED_TEST(complement_of_type, planted_rotations_are_found_and_noise_is_not) {
     add_rotation(rows.q, rows.q_position, 10, rotation);
     add_rotation(rows.k, rows.k_position, 10, rotation);
   }
-  const auto r = planes_of(rows, 2);
+  const auto r = planes_of(rows);
   ASSERT_EQ(r.planes.size(), 4u);  // ten dimensions less a and b
   for (std::size_t p = 0; p < 2; ++p) {
     const auto& want = p == 0 ? fast : slow;
@@ -123,7 +120,6 @@ TYPED_TEST(complement_of_type, planted_rotations_are_found_and_noise_is_not) {
 
 TEST(complement, what_a_and_b_leave_is_the_rest_of_the_variance) {
   auto rows = plant<double>(quiet_head(4));
-  cpu_context ctx{{.threads = 1}};
   const auto m = accumulate(ctx, rows.view(), uniform_buckets{512}, {.context_length = 2048});
   const auto plane = planar_rotation(ctx, m);
   const auto r = complement_planes(ctx, rows.view(), m, plane);
@@ -134,7 +130,7 @@ TEST(complement, queries_and_keys_are_judged_apart) {
   auto rows = plant<double>(quiet_head(6));
   add_rotation(rows.k, rows.k_position, 10, {2, 0.2, 2, 0});
   add_rotation(rows.q, rows.q_position, 10, {4, -0.3, 3, 0});
-  const auto r = planes_of(rows, 1);
+  const auto r = planes_of(rows);
   EXPECT_TRUE(r.planes[0].q.active);
   EXPECT_FALSE(r.planes[0].k.active);
   EXPECT_NEAR(std::abs(r.planes[0].q.frequency), 0.3, 1e-4);
@@ -151,7 +147,7 @@ TEST(complement, less_than_a_rotation_is_found) {
   add_rotation(rows.q, rows.q_position, 10, rotation);
   add_rotation(rows.k, rows.k_position, 10, rotation);
   // Axes a and b take up part of the rotation; the first plane of the complement holds the rest.
-  const auto r = planes_of(rows, 1);
+  const auto r = planes_of(rows);
   EXPECT_TRUE(r.planes[0].k.active);
 }
 
@@ -174,7 +170,7 @@ TEST(complement, a_slow_rotation_about_a_mean_angle_is_active) {
   for (const double rotation : {0.2, 0.4, 0.8, 1.5}) {  // half a step of the grid is 1.57 over the context
     auto rows = plant<float>(slowly_rotated_head(11));
     rotate_slowly(rows, rotation, 2048);
-    const auto plane = planes_of(rows, 1).planes[0];
+    const auto plane = planes_of(rows).planes[0];
     EXPECT_TRUE(plane.q.active) << rotation;
     EXPECT_TRUE(plane.k.active) << rotation;
     // A side's angle errs by about 1 / 3 per row; omega is the slope of a line through 600 angles.
@@ -242,7 +238,6 @@ struct noise_tests {
       spec.context_length = context;
       spec.documents = documents;
       const auto rows = plant<float>(spec);
-      cpu_context ctx{{.threads = 1}};
       const auto m = accumulate(ctx, rows.view(), uniform_buckets{64}, {.context_length = context});
       for (const auto& p : complement_planes(ctx, rows.view(), m, planar_rotation(ctx, m), options).planes)
         for (const auto& side : {p.q, p.k}) {
@@ -267,7 +262,8 @@ TEST(complement, at_the_default_level_noise_is_active_in_one_of_a_hundred) {
 
 TEST(complement, results_do_not_depend_on_threads_and_batches) {
   const auto rows = plant<float>(quiet_head(8));
-  const auto one = planes_of(rows, 1), two = planes_of(rows, 2);
+  cpu_context of_one{{.threads = 1}};
+  const auto one = planes_of(rows, of_one), two = planes_of(rows);
   for (std::size_t p = 0; p < one.planes.size(); ++p) {
     EXPECT_EQ(one.planes[p].k.frequency, two.planes[p].k.frequency);
     EXPECT_EQ(one.planes[p].q.level, two.planes[p].q.level);
@@ -285,11 +281,10 @@ TEST(complement, a_layer_gives_each_head_what_it_gives_alone) {
   auto layer = as_layer(a.view());
   layer.q = packed_tensor<const float>(q.data(), layer.k.rows, 2, 10);
   layer.key_of_query = {0, 0};
-  cpu_context ctx{{.threads = 2}};
   const auto m = accumulate(ctx, layer, uniform_buckets{512}, {.context_length = 2048});
   const auto both = complement_planes(ctx, layer, m, planar_rotation(ctx, m));
   ASSERT_EQ(both.size(), 2u);
-  const auto alone = planes_of(a, 1);
+  const auto alone = planes_of(a);
   for (std::size_t p = 0; p < alone.planes.size(); ++p) {
     EXPECT_EQ(both[0].planes[p].k.frequency, alone.planes[p].k.frequency);
     EXPECT_EQ(both[0].planes[p].q.level, alone.planes[p].q.level);
@@ -300,18 +295,17 @@ TEST(complement, degenerate_rows_have_no_planes_or_none_active) {
   auto rows = plant<double>({.dim = 6, .context_length = 512, .documents = 1, .rows = 40});
   std::fill(rows.q_position.begin(), rows.q_position.end(), 3);
   std::fill(rows.k_position.begin(), rows.k_position.end(), 3);
-  for (const auto& p : planes_of(rows, 1).planes) {
+  for (const auto& p : planes_of(rows).planes) {
     EXPECT_FALSE(p.q.active);  // one position: permuting changes nothing
     EXPECT_FALSE(p.k.active);
   }
   std::fill(rows.q.begin(), rows.q.end(), 1.0);
   std::fill(rows.k.begin(), rows.k.end(), 1.0);
-  EXPECT_TRUE(planes_of(rows, 1).planes.empty());
+  EXPECT_TRUE(planes_of(rows).planes.empty());
 }
 
 TEST(complement, bad_arguments_are_refused) {
   const auto rows = plant<double>(quiet_head(1));
-  cpu_context ctx{{.threads = 1}};
   const auto m = accumulate(ctx, rows.view(), uniform_buckets{512}, {.context_length = 2048});
   EXPECT_THROW(complement_planes(ctx, rows.view(), m, planar_rotation(ctx, m), {.permutations = 0}), error);
   const layer_moments layer{m.buckets, {m.q}, {m.k}, {0}};

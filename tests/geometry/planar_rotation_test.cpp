@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/geometry/planar_rotation.hpp"
-#include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/geometry/pca.hpp"
-#include "qkgeom/planted/planted_head.hpp"
-#include "tests/common/testing.hpp"
+#include "tests/common/on_cpu.hpp"
 
 namespace {
 
 using namespace qkgeom;
+using test::ctx;
 
-struct rotation : testing::Test {
-  cpu_context ctx{{.threads = 1}};
-};
-
-TEST_F(rotation, zero_drift_gives_no_axis_a_and_b_from_the_whole_difference) {
+TEST(rotation, zero_drift_gives_no_axis_a_and_b_from_the_whole_difference) {
   auto rows = plant<double>({.dim = 4, .documents = 1, .rows = 100});
   for (auto* t : {&rows.q_position, &rows.k_position})
     std::fill(t->begin(), t->end(), 17);  // constant positions: Cov(x, t) = 0
@@ -31,7 +26,7 @@ TEST_F(rotation, zero_drift_gives_no_axis_a_and_b_from_the_whole_difference) {
   EXPECT_EQ(p.q_linear_share, 0);
 }
 
-TEST_F(rotation, equal_centroids_give_no_axis_b) {
+TEST(rotation, equal_centroids_give_no_axis_b) {
   auto rows = plant<double>({.dim = 4, .documents = 1, .rows = 100});
   rows.k = rows.q;
   rows.k_position = rows.q_position;
@@ -40,7 +35,7 @@ TEST_F(rotation, equal_centroids_give_no_axis_b) {
   EXPECT_EQ(r.separation_strength, 0);
 }
 
-TEST_F(rotation, a_side_that_drifts_beside_the_axis_is_off_it) {
+TEST(rotation, a_side_that_drifts_beside_the_axis_is_off_it) {
   std::vector<double> q, k;
   std::vector<std::int32_t> t, e(8);
   for (int i = 0; i < 8; ++i) {
@@ -57,7 +52,7 @@ TEST_F(rotation, a_side_that_drifts_beside_the_axis_is_off_it) {
   EXPECT_NEAR(r.k.drift_off_a, 0.5, 1e-12);
 }
 
-TEST_F(rotation, in_one_dimension_there_is_no_second_axis) {
+TEST(rotation, in_one_dimension_there_is_no_second_axis) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     const std::vector<double> drift{0.01}, mean{0.3};
     const auto rows = plant<double>(
@@ -70,7 +65,7 @@ TEST_F(rotation, in_one_dimension_there_is_no_second_axis) {
   }
 }
 
-TEST_F(rotation, constant_rows_are_no_error) {
+TEST(rotation, constant_rows_are_no_error) {
   auto rows = plant<double>({.dim = 4, .documents = 1, .rows = 50});
   std::fill(rows.q.begin(), rows.q.end(), 0.1);
   std::fill(rows.k.begin(), rows.k.end(), 0.1);
@@ -83,7 +78,7 @@ TEST_F(rotation, constant_rows_are_no_error) {
   EXPECT_EQ(r.bias.strength, 0);
 }
 
-TEST_F(rotation, a_side_without_rows_is_refused) {
+TEST(rotation, a_side_without_rows_is_refused) {
   auto rows = plant<double>({.dim = 4, .documents = 1, .rows = 50});
   rows.k.clear();
   rows.k_position.clear();
@@ -106,7 +101,7 @@ planted_rows<double> drifting() {
                         .root_q = {1, 0, 0, 0.5, 1, 0, 0, 0.2, 0.7}});
 }
 
-TEST_F(rotation, slopes_times_the_context_length) {
+TEST(rotation, slopes_times_the_context_length) {
   const auto rows = drifting();
   const auto m = accumulate(ctx, rows.view(), uniform_buckets{100}, {.context_length = 1000});
   const auto r = planar_rotation(ctx, m);
@@ -123,7 +118,7 @@ TEST_F(rotation, slopes_times_the_context_length) {
   EXPECT_DOUBLE_EQ(planar_rotation(ctx, some, {.context_length = 1000}).k.alpha_context, 1000 * r.k.alpha);
 }
 
-TEST_F(rotation, spread_of_score_differences_is_that_of_all_queries_and_pairs_of_keys) {
+TEST(rotation, spread_of_score_differences_is_that_of_all_queries_and_pairs_of_keys) {
   const auto rows = drifting();
   const auto m = accumulate(ctx, rows.view(), uniform_buckets{100}, {.context_length = 1000});
   const auto r = planar_rotation(ctx, m);
@@ -151,13 +146,44 @@ TEST_F(rotation, spread_of_score_differences_is_that_of_all_queries_and_pairs_of
   EXPECT_DOUBLE_EQ(r.bias.context_in_sd_mean_query, r.bias.context / r.score_sd_mean_query);
 }
 
-TEST_F(rotation, equal_keys_have_no_spread_and_no_bias_in_units_of_it) {
+TEST(rotation, equal_keys_have_no_spread_and_no_bias_in_units_of_it) {
   auto rows = drifting();
   std::fill(rows.k.begin(), rows.k.end(), 0.25);
   const auto r = planar_rotation(ctx, accumulate(ctx, rows.view(), uniform_buckets{100}, {.context_length = 1000}));
   EXPECT_EQ(r.score_sd, 0);
   EXPECT_EQ(r.bias.context_in_sd, 0);
   EXPECT_EQ(r.bias.context_in_sd_mean_query, 0);
+}
+
+TEST(planted, head_classes_come_back) {
+  const auto class_of = [](double q_slope, double k_slope) {
+    planted_head spec{.dim = 8, .documents = 8, .rows = 1000, .seed = 5};
+    spec.drift_q = {q_slope, 0, 0, 0, 0, 0, 0, 0};
+    spec.drift_k = {k_slope, 0, 0, 0, 0, 0, 0, 0};
+    spec.root_q.assign(64, 0);
+    for (std::size_t i = 0; i < 8; ++i) spec.root_q[i * 9] = 0.5;
+    spec.root_q[0] = 1;  // the first coordinate has the largest variance even without drift
+    spec.root_k = spec.root_q;
+    const auto rows = plant<double>(spec);
+    return pca(ctx, accumulate(ctx, rows.view(), uniform_buckets{1024}, {.context_length = 8192})).head_class;
+  };
+  EXPECT_EQ(class_of(2e-3, 2e-3), head_class::position_dominated);
+  EXPECT_EQ(class_of(2e-3, 0), head_class::q_positional);
+  EXPECT_EQ(class_of(0, 2e-3), head_class::k_positional);
+  EXPECT_EQ(class_of(0, 0), head_class::content_focused);
+}
+
+TEST(head_class, every_corner_of_the_thresholds) {
+  EXPECT_EQ(classify(0.8, -0.9), head_class::position_dominated);
+  EXPECT_EQ(classify(-0.8, 0.1), head_class::q_positional);
+  EXPECT_EQ(classify(0.8, 0.6), head_class::q_positional);
+  EXPECT_EQ(classify(0.1, 0.8), head_class::k_positional);
+  EXPECT_EQ(classify(0.5, 0.8), head_class::mixed);
+  EXPECT_EQ(classify(0.1, 0.2), head_class::content_focused);
+  EXPECT_EQ(classify(0.5, 0.5), head_class::mixed);
+  EXPECT_EQ(classify(0.6, 0.6, {.low = 0.5, .high = 0.5}), head_class::position_dominated);
+  EXPECT_QKGEOM_ERROR("the threshold low", classify(0.5, 0.5, {.low = 0.7, .high = 0.3}));
+  EXPECT_EQ(classify(0.5, 0.5, {.low = 0.6, .high = 0.7}), head_class::content_focused);
 }
 
 }  // namespace

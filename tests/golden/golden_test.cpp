@@ -3,7 +3,6 @@
 // (tests/data/golden/README.md). On f64 rows with f64 pair arithmetic the bound is 1e-9.
 #include <nlohmann/json.hpp>
 
-#include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/geometry/pca.hpp"
 #include "qkgeom/geometry/planar_rotation.hpp"
 #include "qkgeom/io/capture.hpp"
@@ -15,24 +14,20 @@
 #include "qkgeom/plasticity/summary.hpp"
 #include "qkgeom/report/columns.hpp"
 #include "tests/common/data_files.hpp"
+#include "tests/common/on_cpu.hpp"
 
 namespace {
 
 using namespace qkgeom;
 using nlohmann::json;
-
-struct golden_case {
-  const char* capture;
-  const char* answers;
-};
-
-json answers_of(const golden_case& c) { return json::parse(std::ifstream(test::golden(c.answers))); }
+using test::ctx;
+using test::golden_case;
 
 /// Calls f(head view, answers) for every head of the golden file.
 template <class F>
 void for_each_head(const golden_case& c, F&& f) {
-  const auto capture = qkgeom::capture::open(test::golden(c.capture));
-  const json all = answers_of(c);
+  const auto capture = qkgeom::capture::open(test::golden(c.capture + ".safetensors"));
+  const json all = json::parse(std::ifstream(test::golden(c.answers + ".json")));
   int seen = 0;
   for (const auto& head : all.at("heads")) {
     const auto layer = capture.read_layer(head.at("layer"));
@@ -65,7 +60,6 @@ class golden : public testing::TestWithParam<golden_case> {
     return accumulate(ctx, head, uniform_buckets{all.at("bucket").get<index_t>()},
                       {.context_length = all.at("context")});
   }
-  cpu_context ctx{{.threads = 2}};
 };
 
 TEST_P(golden, pca) {
@@ -188,7 +182,7 @@ const std::vector<variant>& variants() {
 }
 
 /// Profile and summaries of every variant; f32 pair arithmetic is allowed 1e-6.
-void check_variants(const golden_case& c, cpu_context& ctx, pair_precision precision, double bound) {
+void check_variants(const golden_case& c, pair_precision precision, double bound) {
   for_each_head(c, [&](auto head, const json& want, const json& all) {
     const auto size = all.at("bucket").template get<index_t>(), length = all.at("context").template get<index_t>();
     for (const auto& v : variants()) {
@@ -217,8 +211,8 @@ void check_variants(const golden_case& c, cpu_context& ctx, pair_precision preci
   });
 }
 
-TEST_P(golden, profiles_f64) { check_variants(GetParam(), ctx, pair_precision::f64, 1e-9); }
-TEST_P(golden, profiles_f32) { check_variants(GetParam(), ctx, pair_precision::f32, 1e-6); }
+TEST_P(golden, profiles_f64) { check_variants(GetParam(), pair_precision::f64, 1e-9); }
+TEST_P(golden, profiles_f32) { check_variants(GetParam(), pair_precision::f32, 1e-6); }
 
 TEST_P(golden, empirical) {
   for_each_head(GetParam(), [&](const auto& head, const json& want, const json& all) {
@@ -289,16 +283,6 @@ TEST_P(golden, bucket_table) {
   EXPECT_GT(compared, 100u);
 }
 
-INSTANTIATE_TEST_SUITE_P(captures, golden,
-                         testing::Values(golden_case{"long-f64.safetensors", "long-f32.json"},
-                                         golden_case{"long-f32.safetensors", "long-f32.json"},
-                                         golden_case{"long-bf16.safetensors", "long-bf16.json"},
-                                         golden_case{"short-bf16.safetensors", "short-bf16.json"}),
-                         [](const auto& c) {
-                           std::string name = c.param.capture;
-                           name = name.substr(0, name.find('.'));
-                           name[name.find('-')] = '_';
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(captures, golden, test::golden_cases, test::name_of_case);
 
 }  // namespace

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Captures that disagree with the format or with their manifest: each is refused with a sentence that names the place.
-#include "qkgeom/io/capture.hpp"
-#include "qkgeom/io/capture_writer.hpp"
 #include "tests/io/sample_capture.hpp"
 #include "tests/io/scratch.hpp"
 

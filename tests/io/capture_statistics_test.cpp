@@ -64,7 +64,7 @@ TEST(CaptureStatistics, AreThereOnlyWhereEveryCaptureHoldsThemOverTheSameBuckets
   EXPECT_FALSE(read_losses(capture_set::open({folder / "without"})));
   EXPECT_FALSE(read_softmax(capture_set::open({folder / "with", folder / "without"}), 0));
   EXPECT_FALSE(read_losses(capture_set::open({folder / "without", folder / "with"})));
-  write_spoilt(folder / "other", [](capture_manifest& m, sample_statistics&) { m.extra["loss"]["bucket_size"] = 16; });
+  write_spoilt(folder / "other", [](auto& m, auto&) { m.extra["loss"]["bucket_size"] = 16; });
   EXPECT_FALSE(read_losses(capture_set::open({folder / "with", folder / "other"})));
   EXPECT_TRUE(read_softmax(capture_set::open({folder / "with", folder / "other"}), 0));
 }
@@ -83,15 +83,13 @@ TEST(CaptureStatistics, ThatDisagreeWithTheManifestAreRefused) {
     return text;
   };
   const auto without = [&](const std::string& name) {
-    return refusal([&](capture_manifest&, sample_statistics& s) {
-      std::erase_if(s.tensors, [&](const auto& t) { return t.name == name; });
-    });
+    return refusal([&](auto&, auto& s) { std::erase_if(s.tensors, [&](const auto& t) { return t.name == name; }); });
   };
   for (const std::string name : {"layer.0.attention.count", "layer.0.attention.first", "layer.2.attention.distance",
                                  "layer.2.attention.entropy", "loss.sum", "loss.count"})
     EXPECT_THAT(without(name), HasSubstr("there is no tensor " + name));
   const auto with_value = [&](std::size_t tensor, double x) {
-    return refusal([&](capture_manifest&, sample_statistics& s) { s.values[tensor].back() = x; });
+    return refusal([&](auto&, auto& s) { s.values[tensor].back() = x; });
   };
   EXPECT_THAT(with_value(0, 0.5), HasSubstr("layer.0.attention.count must hold counts, not 0.5"));
   EXPECT_THAT(with_value(1, -1), HasSubstr("layer.0.attention.first holds -1, but"));
@@ -100,22 +98,21 @@ TEST(CaptureStatistics, ThatDisagreeWithTheManifestAreRefused) {
   EXPECT_THAT(with_value(3, std::numeric_limits<double>::quiet_NaN()), HasSubstr("layer.0.attention.entropy holds a"));
   EXPECT_THAT(with_value(8, -8), HasSubstr("loss.count holds -8"));
   EXPECT_THAT(with_value(9, std::numeric_limits<double>::quiet_NaN()), HasSubstr("loss.sum holds a"));
-  EXPECT_THAT(refusal([](capture_manifest&, sample_statistics& s) {
+  EXPECT_THAT(refusal([](auto&, auto& s) {
                 s.tensors[1].shape = {3, 2, 3, 4};
               }),
               HasSubstr("layer.0.attention.first must have shape (3, 2, 4, 3) by the manifest, not (3, 2, 3, 4)"));
-  EXPECT_THAT(refusal([](capture_manifest&, sample_statistics& s) { s.tensors[9].dtype = "I64"; }),
+  EXPECT_THAT(refusal([](auto&, auto& s) { s.tensors[9].dtype = "I64"; }),
               HasSubstr("loss.sum must have dtype F64, not I64"));
-  EXPECT_THAT(refusal([](capture_manifest& m, sample_statistics&) { m.extra["loss"]["bucket_size"] = 4; }),
+  EXPECT_THAT(refusal([](auto& m, auto&) { m.extra["loss"]["bucket_size"] = 4; }),
               HasSubstr("loss.sum must have shape (3, 8)"));
-  EXPECT_THAT(refusal([](capture_manifest& m, sample_statistics&) { m.extra["loss"]["bucket_size"] = 0; }),
+  EXPECT_THAT(refusal([](auto& m, auto&) { m.extra["loss"]["bucket_size"] = 0; }),
               HasSubstr("(manifest): loss.bucket_size must be an integer from 1"));
-  EXPECT_THAT(refusal([](capture_manifest& m, sample_statistics&) { m.extra["softmax"] = 3; }),
+  EXPECT_THAT(refusal([](auto& m, auto&) { m.extra["softmax"] = 3; }),
               HasSubstr("(manifest): softmax must be an object, not 3"));
-  EXPECT_THAT(refusal([](capture_manifest& m, sample_statistics&) { m.documents.reset(); }),
-              HasSubstr("the manifest must list its examples"));
+  EXPECT_THAT(refusal([](auto& m, auto&) { m.documents.reset(); }), HasSubstr("the manifest must list its examples"));
   // So many buckets that no capture has them, named by a manifest that claims a long context.
-  EXPECT_THAT(refusal([](capture_manifest& m, sample_statistics&) { m.context_length = 1 << 30; }),
+  EXPECT_THAT(refusal([](auto& m, auto&) { m.context_length = 1 << 30; }),
               HasSubstr("bucket_size must be an integer from 262144"));
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/io/capture.hpp"
-#include "qkgeom/io/capture_writer.hpp"
 
 #include "tests/io/sample_capture.hpp"
 #include "tests/io/scratch.hpp"
@@ -98,29 +97,22 @@ TEST_F(Capture, ReadsTheBareMinimumOfAnotherWriter) {
       R"("rope_stage":"pre","seed":0,)"
       R"("layers":[{"layer":0,"rope":true,"window":null,"query_heads":[0],"key_heads":[0]}],)"
       R"("unknown":[1],"written_by":"x"})";
-  const std::vector<std::int64_t> position{1, 3}, document{0, 9};
-  const std::vector<float> x{1, 2};
-  std::vector<std::pair<std::string, std::string>> tensors;
-  const auto bytes = [](const auto& v) {
-    return std::string(reinterpret_cast<const char*>(v.data()), v.size() * sizeof v[0]);
+  json header{{"__metadata__", {{"qkgeom", manifest}}}};
+  std::string data;
+  const auto add = [&](const std::string& name, const char* dtype, const json& shape, const auto& values) {
+    const std::size_t begin = data.size();
+    data.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof values[0]);
+    header[name] = {{"dtype", dtype}, {"shape", shape}, {"data_offsets", {begin, data.size()}}};
   };
-  std::string header = "{\"__metadata__\":{\"qkgeom\":" + json(manifest).dump() +
-                       "},\"pad\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}";
-  std::string data = "p";
-  const auto add = [&](const std::string& name, const std::string& dtype, const std::string& shape,
-                       const std::string& b) {
-    header += ",\"" + name + R"(":{"dtype":")" + dtype + R"(","shape":)" + shape + ",\"data_offsets\":[" +
-              std::to_string(data.size()) + ',' + std::to_string(data.size() + b.size()) + "]}";
-    data += b;
-  };
+  add("pad", "U8", {1}, std::string("p"));
   for (const std::string side : {"layer.0.q", "layer.0.k"}) {
-    add(side, "F32", "[2,1,1]", bytes(x));
-    add(side + ".position", "I64", "[2]", bytes(position));
-    add(side + ".example", "I64", "[2]", bytes(document));
+    add(side, "F32", {2, 1, 1}, std::vector<float>{1, 2});
+    add(side + ".position", "I64", {2}, std::vector<std::int64_t>{1, 3});
+    add(side + ".example", "I64", {2}, std::vector<std::int64_t>{0, 9});
   }
-  header += '}';
-  header.resize((header.size() + 7) / 8 * 8, ' ');
-  put(folder / "c.safetensors", test::raw_safetensors(header, data));
+  auto text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  put(folder / "c.safetensors", test::raw_safetensors(text, data));
   const auto c = capture::open(folder / "c.safetensors");
   EXPECT_FALSE(c.manifest().documents.has_value());
   EXPECT_EQ(c.manifest().extra, json({{"unknown", {1}}}));

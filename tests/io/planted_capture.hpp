@@ -3,12 +3,14 @@
 
 #include <cmath>
 #include <filesystem>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/io/capture_writer.hpp"
+#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/rotary/rotation_between.hpp"
 
 namespace qkgeom::test {
@@ -25,53 +27,78 @@ struct planted_capture {
   std::uint64_t seed = 1;
   bool says_rope = true;
   std::optional<frequencies_by_length> by_length{};
-  json extra = json::object();  ///< fields of the manifest that the format does not name
+  json extra = json::object();      ///< fields of the manifest that the format does not name
+  index_t buckets = 16;             ///< query buckets
+  index_t first = 0, in_shard = 1;  ///< of which document it has the rows at first; documents of a shard
+  index_t lacking = -1;             ///< layer 1 has no rows of the shard that begins with this document
+  std::optional<index_t> window{};  ///< of layer 1, which has no rotary embedding then
   static constexpr index_t d = 8;
 
   captured_rope rope() const { return {"half", d, 1, {1, 0.1, 0.01, 0.0005}}; }
 
-  void write(const std::filesystem::path& path) const {
+  capture_manifest manifest() const {
     capture_manifest m;
     m.model = {"planted", "llama", "00", d, layers, 1, 1};
     m.context_length = context;
-    m.bucket = {"uniform", context / 16};
+    m.bucket = {"uniform", context / buckets};
     m.rate = 1;
     m.rope_stage = stage;
     if (says_rope) m.rope = rope();
     if (m.rope) m.rope->by_length = by_length;
     for (index_t l = 0; l < layers; ++l) m.layers.push_back({l, true, std::nullopt, {0}, {0}, std::nullopt});
+    if (window) m.layers[1].rope = false, m.layers[1].window = window;
     m.documents.emplace();
+    for (index_t e = 0; e < documents; ++e) m.documents->push_back({e, std::to_string(e), context, nullptr});
     m.extra = extra;
     m.written_by = "test";
+    return m;
+  }
+
+  /// The rows of a layer of these documents.
+  planted_rows<float> rows_of(index_t layer, const std::vector<index_t>& of) const {
+    planted_rows<float> all;
+    all.dim = d;
+    for (const index_t e : of) {
+      add_rows(layer, e, true, all.q, all.q_position, all.q_document);
+      add_rows(layer, e, false, all.k, all.k_position, all.k_document);
+    }
+    return all;
+  }
+
+  void write(const std::filesystem::path& path) const {
+    const auto m = manifest();
     capture_writer writer(path, m);
-    for (index_t e = 0; e < documents; ++e) {
-      std::vector<side> sides;
-      for (index_t l = 0; l < layers; ++l)
-        for (const bool query : {true, false}) sides.push_back(rows_of(e, l, query));
+    for (index_t begin = 0; begin < documents; begin += in_shard) {
+      std::vector<index_t> of(std::min(in_shard, documents - begin));
+      std::iota(of.begin(), of.end(), begin);
+      std::vector<planted_rows<float>> all;
       std::vector<layer_to_write> written;
       for (index_t l = 0; l < layers; ++l)
-        written.push_back({l, dtype::f32, sides[2 * l].view(), sides[2 * l + 1].view()});
-      writer.add_shard({{e, std::to_string(e), context, nullptr}}, written);
+        all.push_back(rows_of(l, l == 1 && begin == lacking ? std::vector<index_t>{} : of));
+      for (index_t l = 0; l < layers; ++l) written.push_back(as_written(l, all[l]));
+      const auto own = m.documents->begin() + begin;
+      writer.add_shard({own, own + std::ssize(of)}, written);
     }
     writer.finish();
   }
 
- private:
-  struct side {
-    std::vector<float> x;
-    std::vector<std::int32_t> position, document;
-    side_to_write view() const { return {std::as_bytes(std::span(x)), position, document, {}}; }
-  };
+  static layer_to_write as_written(index_t layer, const planted_rows<float>& rows) {
+    return {layer,
+            dtype::f32,
+            {std::as_bytes(std::span(rows.q)), rows.q_position, rows.q_document, {}},
+            {std::as_bytes(std::span(rows.k)), rows.k_position, rows.k_document, {}}};
+  }
 
-  side rows_of(index_t document, index_t layer, bool query) const {
-    const random_stream draws{seed + (query ? 0 : 1000), static_cast<std::uint32_t>(document),
+ private:
+  void add_rows(index_t layer, index_t document, bool query, std::vector<float>& to,
+                std::vector<std::int32_t>& position, std::vector<std::int32_t>& of) const {
+    const random_stream draws{seed + (query ? 0 : 1000), static_cast<std::uint32_t>(first + document),
                               static_cast<std::uint32_t>(layer), draw::planted};
-    side s;
     for (index_t i = 0; i < rows; ++i) {
-      const index_t first = context * i / rows, width = context * (i + 1) / rows - first;
+      const index_t begin = context * i / rows, width = context * (i + 1) / rows - begin;
       const auto within =
           draws.below((std::uint64_t{1} << 40) + static_cast<std::uint64_t>(i), static_cast<std::uint64_t>(width));
-      const index_t t = first + static_cast<index_t>(within);
+      const index_t t = begin + static_cast<index_t>(within);
       const double share = static_cast<double>(t) / static_cast<double>(context);
       std::vector<double> x(d);
       for (index_t c = 0; c < d; ++c) {
@@ -80,11 +107,10 @@ struct planted_capture {
       }
       x[0] += drift * share;
       if (stage == "post") vector_rotation(rope(), static_cast<double>(t))(x.data());
-      for (const double v : x) s.x.push_back(static_cast<float>(v));
-      s.position.push_back(static_cast<std::int32_t>(t));
-      s.document.push_back(static_cast<std::int32_t>(document));
+      to.insert(to.end(), x.begin(), x.end());
+      position.push_back(static_cast<std::int32_t>(t));
+      of.push_back(static_cast<std::int32_t>(document));
     }
-    return s;
   }
 };
 

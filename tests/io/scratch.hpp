@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include "qkgeom/io/csv.hpp"
 #include "tests/common/testing.hpp"
 
 namespace qkgeom::test {
@@ -48,6 +49,13 @@ inline void put(const std::filesystem::path& path, const std::string& bytes) {
 inline std::string get(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// The table as its CSV file says it.
+inline csv_table written(const table& t) {
+  const scratch_folder folder;
+  write_csv(folder / "table.csv", t);
+  return read_csv(folder / "table.csv");
 }
 
 /// The bytes of a safetensors file with this header and data, true or not.

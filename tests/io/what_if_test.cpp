@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/io/what_if.hpp"
 
-#include "qkgeom/io/capture_writer.hpp"
-#include "qkgeom/rotary/rotation_between.hpp"
 #include "qkgeom/rotary/stationarity.hpp"
 #include "tests/io/planted_capture.hpp"
 #include "tests/io/scratch.hpp"

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/model/drift_significance.hpp"
-
-#include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/core/random.hpp"
-#include "qkgeom/planted/planted_head.hpp"
-#include "tests/common/testing.hpp"
+#include "tests/common/on_cpu.hpp"
 
 namespace {
 
 using namespace qkgeom;
+using test::ctx;
 
 planted_head head_of(std::uint64_t seed, double drift) {
   planted_head p{.dim = 5, .context_length = 1000, .documents = 10, .rows = 40, .seed = seed};
@@ -17,7 +14,6 @@ planted_head head_of(std::uint64_t seed, double drift) {
 }
 
 drift_test_result run(const planted_rows<double>& rows, const drift_test_options& options = {}) {
-  cpu_context ctx{{.threads = 1}};
   const auto m = accumulate(ctx, rows.view(), uniform_buckets{250}, {.context_length = 1000});
   return drift_significance(ctx, m, rows.view(), options);
 }
@@ -35,7 +31,6 @@ TEST(drift_significance, finds_a_drift_and_its_error) {
 }
 
 TEST(drift_significance, moments_of_other_heads_are_refused) {
-  cpu_context ctx{{.threads = 1}};
   const auto rows = plant<double>(head_of(1, 1e-3));
   auto two = as_layer(rows.view());
   two.q.heads = 2, two.q.head_stride = 0, two.key_of_query = {0, 0};

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/model/fit_checks.hpp"
 
-#include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/core/random.hpp"
 #include "qkgeom/io/csv.hpp"
 #include "qkgeom/model/component_weights.hpp"
 #include "qkgeom/model/kolmogorov_smirnov.hpp"
-#include "qkgeom/planted/planted_head.hpp"
-#include "tests/common/testing.hpp"
+#include "tests/common/on_cpu.hpp"
 
 namespace {
 
 using namespace qkgeom;
+using test::ctx;
 
 /// A planted head whose queries drift: eps and noise are normal, R^2 follows from drift, length and unit variances.
 planted_head drifting() {
@@ -23,7 +21,6 @@ planted_head drifting() {
 }
 
 TEST(component_weights, are_equal_where_nothing_drifts) {
-  cpu_context ctx{{.threads = 1}};
   auto rows = plant<double>(drifting());
   for (auto& t : rows.q_position) t = 7;
   const auto m = accumulate(ctx, rows.view(), uniform_buckets{256}, {.context_length = 4096});
@@ -76,7 +73,6 @@ TEST(medians, of_samples_leave_nan_out) {
 }
 
 fit_checks_result checks_of(const planted_rows<double>& rows, const fit_check_options& options = {}) {
-  cpu_context ctx{{.threads = 2}};
   const auto m = accumulate(ctx, rows.view(), uniform_buckets{256}, {.context_length = 4096});
   return fit_checks(ctx, m, rows.view(), options);
 }
@@ -93,7 +89,6 @@ TEST(fit_checks, test_at_most_the_dimensions_asked_for) {
 }
 
 TEST(fit_checks, refuse_moments_of_other_rows) {
-  cpu_context ctx{{.threads = 1}};
   const auto a = plant<double>(drifting());
   auto other = drifting();
   other.rows = 300;

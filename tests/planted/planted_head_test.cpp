@@ -2,17 +2,17 @@
 // Plasticity of planted heads, whose value is a one-dimensional integral.
 #include <boost/math/quadrature/gauss_kronrod.hpp>
 
-#include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/context/pair_formula.hpp"
-#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/profile.hpp"
 #include "qkgeom/plasticity/summary.hpp"
-#include "tests/common/studentised.hpp"
+#include "tests/common/on_cpu.hpp"
 
 namespace {
 
 using namespace qkgeom;
+using test::ctx;
+using test::model_of;
 
 /// E[4 Phi(z) Phi(-z)] for z = length c, c a coordinate of a uniform direction in d dimensions: queries N(mu, I) with
 /// |mu| = length, keys N(0, I).
@@ -64,9 +64,7 @@ TEST_P(planted_plasticity, falls_with_the_drift_as_the_integral_says) {
   spec.mean_q.assign(d, 0);
   spec.mean_q[3] = slope * 2048 + 0.5;  // |mu(t)| = 0.5 + slope t
   const auto rows = plant<float>(spec);
-  cpu_context ctx{{.threads = 2}};
-  const auto model = fit_queries(ctx, accumulate(ctx, rows.view(), uniform_buckets{512}, {.context_length = 4096}),
-                                 {.covariance = GetParam()});
+  const auto model = model_of(rows.view(), 512, 4096, GetParam());
   const auto p = plasticity_profile(ctx, model, rows.view());
   const auto e = unbiased(empirical_profile(ctx, rows.view(), uniform_buckets{512}, 4096));
   for (std::size_t b = 1; b < p.buckets.size(); ++b) {
@@ -86,29 +84,9 @@ TEST_P(planted_plasticity, falls_with_the_drift_as_the_integral_says) {
 
 TEST(planted_plasticity, queries_without_a_mean_order_pairs_at_random) {
   const auto rows = plant<double>({.dim = 8, .context_length = 1024, .documents = 30, .rows = 200, .seed = 3});
-  cpu_context ctx{{.threads = 2}};
-  const auto model = fit_queries(ctx, accumulate(ctx, rows.view(), uniform_buckets{256}, {.context_length = 1024}));
+  const auto model = model_of(rows.view(), 256, 1024);
   const auto p = plasticity_profile(ctx, model, rows.view());
   for (std::size_t b = 1; b < 4; ++b) EXPECT_GT(p.buckets[b].plasticity, 0.99);
-}
-
-/// The jackknife error against the spread over independent draws of the keys under one query model.
-TEST(standard_error, is_the_spread_over_repetitions) {
-  planted_head spec{.dim = 6, .context_length = 512, .documents = 40, .rows = 20, .seed = 1000};
-  spec.mean_q = {2, 0, 0, 0, 0, 0};
-  cpu_context ctx{{.threads = 1}};
-  const auto queries = plant<double>(spec);
-  const auto model = fit_queries(ctx, accumulate(ctx, queries.view(), uniform_buckets{256}, {.context_length = 512}));
-  std::vector<profile_bucket> found;
-  double truth = 0;
-  for (spec.seed = 0; spec.seed < 200; ++spec.seed) {
-    const auto rows = plant<double>(spec);
-    found.push_back(plasticity_profile(ctx, model, rows.view()).buckets[1]);
-    truth += found.back().plasticity / 200;
-  }
-  test::studentised t;
-  for (const auto& b : found) t.add(b.plasticity, truth, b.standard_error);
-  t.expect_honest("plasticity", 2.02);  // Student's t with 39 degrees of freedom
 }
 
 }  // namespace

@@ -1,26 +1,24 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/plasticity/bucket_table.hpp"
 
-#include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/plasticity/empirical.hpp"
 #include "qkgeom/plasticity/keys_by_document.hpp"
-#include "tests/common/testing.hpp"
 #include "tests/plasticity/pair_oracle.hpp"
 
 namespace {
 
 using namespace qkgeom;
+using test::ctx;
 using test::oracle_mean;
 using test::oracle_pair;
 using test::planted_case;
 
 TEST(bucket_table, equals_brute_force) {
-  cpu_context ctx{{.threads = 2}};
   const planted_case c(5, 6, 60);
   const std::vector<index_t> narrow{20, 120, 140, 160, 180, 900};  // some documents have no keys in these
   for (const auto kind : {covariance_kind::linear_drift, covariance_kind::full})
     for (const auto& edges : {std::vector<index_t>{}, std::vector<index_t>{20, 100, 350, 900}, narrow}) {
-      const auto model = c.model(ctx, kind);
+      const auto model = c.model(kind);
       const auto got =
           bucket_table(ctx, model, c.rows.view(), all_pairs{}, {.key_edges = edges, .precision = pair_precision::f64});
       const auto keys = edges.empty() ? model.buckets : bucket_edges(edges);
@@ -54,10 +52,9 @@ std::vector<std::vector<double>> sums_of(const plasticity_profile_result& p) {
 }
 
 TEST(prepared_layer, gives_what_its_view_gives_in_either_order_of_keys) {
-  cpu_context ctx{{.threads = 2}};
   const planted_case c(5, 6, 60);
   const auto layer = as_layer(c.rows.view());
-  const std::vector models{c.model(ctx, covariance_kind::joint)};
+  const std::vector models{c.model(covariance_kind::joint)};
   observed_queries<double> observed(models[0].buckets, 4096, 0);
   observed.add(layer);
   const auto queries = observed.take();
@@ -83,7 +80,6 @@ TEST(prepared_layer, gives_what_its_view_gives_in_either_order_of_keys) {
 }
 
 TEST(prepared_layer, refuses_shapes_that_do_not_fit) {
-  cpu_context ctx{{.threads = 1}};
   const planted_case c(5, 2, 10);
   auto layer = as_layer(c.rows.view());
   --layer.k_position.size;

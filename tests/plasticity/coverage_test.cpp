@@ -1,20 +1,35 @@
 // SPDX-License-Identifier: MIT
 // Coverage of errors over 200 seeds: the sampling error against the exact mean of the same data, the errors over
 // documents against the population's mean.
-#include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/core/random.hpp"
-#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/profile.hpp"
-#include "tests/common/studentised.hpp"
+#include "qkgeom/stats/shape.hpp"
+#include "tests/common/on_cpu.hpp"
 
 namespace {
 
 using namespace qkgeom;
-using test::studentised;
+using test::ctx;
 
 constexpr int n_seeds = 200;
 constexpr index_t context = 1000;
 constexpr std::size_t seen_bucket = 4;
+
+/// Distribution of (estimate - truth) / error over all seeds.
+struct studentised {
+  std::vector<double> values;
+  void add(double estimate, double truth, double error) { values.push_back((estimate - truth) / error); }
+  double deviation() const { return shape_of(values).deviation; }
+  void expect_honest(const char* what) const {
+    SCOPED_TRACE(what);
+    ASSERT_EQ(values.size(), std::size_t{n_seeds});
+    EXPECT_LT(std::fabs(shape_of(values).mean), 0.25);
+    EXPECT_GT(deviation(), 0.85);
+    EXPECT_LT(deviation(), 1.15);
+    const auto within = std::ranges::count_if(values, [](double v) { return std::fabs(v) < 1.959963984540054; });
+    EXPECT_GE(within, 0.90 * n_seeds);
+    EXPECT_LE(within, 0.98 * n_seeds);
+  }
+};
 
 planted_head spec_of(index_t documents, std::uint64_t seed) {
   planted_head spec{.dim = 4, .context_length = context, .documents = documents, .rows = 12, .seed = seed};
@@ -33,15 +48,14 @@ planted_rows<double> documents(index_t documents, std::uint64_t seed) {
   return rows;
 }
 
-query_model fixed_model(cpu_context& ctx) {
+query_model fixed_model() {
   const auto rows = plant<double>(spec_of(200, 999));
-  return fit_queries(ctx, accumulate(ctx, rows.view(), uniform_buckets{200}, {.context_length = context}));
+  return test::model_of(rows.view(), 200, context);
 }
 
 TEST(coverage, sampling_error_against_all_pairs_of_the_same_data) {
-  cpu_context ctx{{.threads = 2}};
   const auto rows = documents(40, 7);
-  const auto model = fixed_model(ctx);
+  const auto model = fixed_model();
   const auto exact = plasticity_profile(ctx, model, rows.view());
   studentised t;
   for (int s = 0; s < n_seeds; ++s) {
@@ -55,8 +69,7 @@ TEST(coverage, sampling_error_against_all_pairs_of_the_same_data) {
 }
 
 TEST(coverage, errors_over_documents_against_the_population) {
-  cpu_context ctx{{.threads = 2}};
-  const auto model = fixed_model(ctx);
+  const auto model = fixed_model();
   const profile_options options{.heatmap = true, .terms = true};
   const auto everyone = documents(20000, 12345);
   const auto population = plasticity_profile(ctx, model, everyone.view(), all_pairs{}, options);

@@ -3,22 +3,14 @@
 
 #include <boost/math/distributions/beta.hpp>
 
-#include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/core/random.hpp"
 #include "qkgeom/linalg/dense.hpp"
-#include "qkgeom/model/householder.hpp"
-#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/keys_by_document.hpp"
-#include "tests/common/testing.hpp"
 #include "tests/plasticity/pair_oracle.hpp"
 
 namespace {
 
 using namespace qkgeom;
-
-struct decay : testing::Test {
-  cpu_context ctx{{.threads = 2}};
-};
+using test::ctx;
 
 TEST(decay_inequality, the_disc_inside_the_square_gives_a_constant_of_one) {
   for (double z = 0; z <= 38; z += 1e-3)
@@ -79,7 +71,7 @@ std::size_t for_each_decay(const query_model& model, const layer_view<double>& l
   return drawn.pairs.size();
 }
 
-TEST_F(decay, an_exact_model_obeys_the_bound_pair_by_pair) {
+TEST(decay, an_exact_model_obeys_the_bound_pair_by_pair) {
   const auto rows = keys_of_two(60, 5, 3);
   const auto layer = as_layer(rows.view());
   const auto model = exact_model({0.01, -0.03, 0.02, 0, 0.01}, {0, 0.5, -1, 0.2, 0.3}, 1.2, 240, 20);
@@ -113,7 +105,7 @@ TEST_F(decay, an_exact_model_obeys_the_bound_pair_by_pair) {
 }
 
 /// The variance grows with the bucket, against the theorem's assumption: plasticity stays above the bound.
-TEST_F(decay, pairs_that_break_the_bound_are_counted) {
+TEST(decay, pairs_that_break_the_bound_are_counted) {
   const auto rows = keys_of_two(40, 4, 6);
   const auto layer = as_layer(rows.view());
   auto model = exact_model({0.02, -0.03, 0.01, 0.02}, {0, 0.4, -0.5, 0.3}, 1, 240, 20);
@@ -149,7 +141,7 @@ TEST_F(decay, pairs_that_break_the_bound_are_counted) {
 }
 
 /// Coordinate 1 of the keys takes two values, so that delta_1 = 0 for a known share of pairs, whose plasticity stays.
-TEST_F(decay, pairs_without_drift_are_what_remains) {
+TEST(decay, pairs_without_drift_are_what_remains) {
   auto rows = keys_of_two(40, 3, 4);
   for (std::size_t r = 0; r < rows.k_position.size(); ++r) rows.k[3 * r] = r % 4 == 0 ? 5.0 : 0.0;
   const auto layer = as_layer(rows.view());
@@ -174,7 +166,7 @@ TEST_F(decay, pairs_without_drift_are_what_remains) {
   EXPECT_NEAR(r.buckets[1].bound.value, r.pi_0.value, 1e-6);
 }
 
-TEST_F(decay, planted_heads_show_it) {
+TEST(decay, planted_heads_show_it) {
   const int d = 12;
   planted_head spec{.dim = d, .context_length = 4096, .documents = 40, .rows = 200, .seed = 7};
   const double slope = 4.0 / 4096;
@@ -211,7 +203,7 @@ TEST_F(decay, planted_heads_show_it) {
   EXPECT_GT(check.full.variance_slope.p90, 1e-9);
 }
 
-TEST_F(decay, a_variance_that_grows_is_seen) {
+TEST(decay, a_variance_that_grows_is_seen) {
   const int d = 6;
   planted_head spec{.dim = d, .context_length = 2048, .documents = 30, .rows = 100, .seed = 8};
   auto rows = plant<double>(spec);
@@ -225,7 +217,7 @@ TEST_F(decay, a_variance_that_grows_is_seen) {
   EXPECT_GT(check.full.variance_slope_mean.value, 5 * check.full.variance_slope_mean.error);
 }
 
-TEST_F(decay, all_pairs_give_the_profile_of_the_model) {
+TEST(decay, all_pairs_give_the_profile_of_the_model) {
   planted_head spec{.dim = 8, .context_length = 1024, .documents = 5, .rows = 60, .seed = 9};
   spec.drift_q.assign(8, 1e-3);
   const auto rows = plant<double>(spec);
@@ -248,7 +240,7 @@ TEST_F(decay, all_pairs_give_the_profile_of_the_model) {
   }
 }
 
-TEST_F(decay, drawn_pairs_are_those_that_a_search_finds) {
+TEST(decay, drawn_pairs_are_those_that_a_search_finds) {
   const random_stream stream{2, 0, 0, draw::planted};
   std::vector<std::int32_t> position, document;
   for (std::int32_t i = 0; i < 90; ++i) {
@@ -308,7 +300,7 @@ TEST_F(decay, drawn_pairs_are_those_that_a_search_finds) {
   }
 }
 
-TEST_F(decay, pooled_covariance_is_the_mean_by_degrees_of_freedom) {
+TEST(decay, pooled_covariance_is_the_mean_by_degrees_of_freedom) {
   planted_head spec{.dim = 4, .context_length = 512, .documents = 6, .rows = 40, .seed = 11};
   spec.drift_q = {1e-3, 2e-3, 0, 0};
   const auto rows = plant<double>(spec);
@@ -329,7 +321,7 @@ TEST_F(decay, pooled_covariance_is_the_mean_by_degrees_of_freedom) {
   EXPECT_THROW(with_pooled_covariance(ctx, m, {}), error);
 }
 
-TEST_F(decay, without_drift_the_theorem_says_nothing) {
+TEST(decay, without_drift_the_theorem_says_nothing) {
   const auto rows = keys_of_two(30, 3, 5);
   const auto model = exact_model({0, 0, 0}, {0, 1, 1}, 1, 120, 40);
   const auto r = decay_of(ctx, {model}, as_layer(rows.view()), "exact")[0];
@@ -345,7 +337,7 @@ TEST_F(decay, without_drift_the_theorem_says_nothing) {
   EXPECT_THROW(decay_of(ctx, {model}, as_layer(rows.view()), "exact", {.max_pairs = 0}), error);
 }
 
-TEST_F(decay, keys_and_models_that_it_cannot_use_are_refused) {
+TEST(decay, keys_and_models_that_it_cannot_use_are_refused) {
   auto rows = keys_of_two(30, 3, 5);
   const auto wider = keys_of_two(30, 4, 5);
   const auto model = exact_model({1e-3, 0, 0}, {0, 1, 1}, 1, 120, 40);

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/plasticity/empirical.hpp"
+#include "tests/common/on_cpu.hpp"
 
-#include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/core/random.hpp"
-#include "qkgeom/planted/planted_head.hpp"
-#include "tests/common/testing.hpp"
 #include "tests/plasticity/small_head.hpp"
 
 namespace {
 
 using namespace qkgeom;
+using test::ctx;
 
 template <class T>
 class exact_scores : public testing::Test {};
@@ -17,7 +15,6 @@ using score_types = testing::Types<bf16, f16, float, double>;
 TYPED_TEST_SUITE(exact_scores, score_types);
 
 TEST(empirical, equal_keys_tie) {
-  cpu_context ctx{{.threads = 1}};
   for (const index_t d : {16, 33, 72, 128})
     for (const int copies : {2, 5, 7, 29, 50}) {
       auto rows = plant<float>({.dim = d, .context_length = 1000, .documents = 1, .rows = 200});
@@ -40,7 +37,6 @@ TEST(empirical, equal_keys_tie) {
 TYPED_TEST(exact_scores, tie_where_they_are_equal) {
   using T = TypeParam;
   constexpr std::int64_t queries = 61, keys = 151;
-  cpu_context ctx{{.threads = 2}};
   const random_stream draws{.seed = 3};
   for (const auto& [d, values, common] : {std::array<std::int64_t, 3>{2, 5, 0}, {4, 5, 60}, {32, 2, 0}, {9, 3, 100}}) {
     std::vector<std::int64_t> q, k;
@@ -81,13 +77,11 @@ TYPED_TEST(exact_scores, tie_where_they_are_equal) {
 
 TEST(empirical, keys_whose_range_is_subnormal_are_ordered) {
   const planted_rows<double> rows{1, {1, -1}, {0, 1e-322}, {10, 11}, {0, 0}, {0, 1}, {0, 0}};
-  cpu_context ctx{{.threads = 1}};
   EXPECT_EQ(empirical_profile(ctx, rows.view(), edge_buckets{{10, 20}}, 20).buckets[0].plasticity, 1);
 }
 
 TEST(empirical, thins_to_the_queries_asked_for) {
   const auto rows = plant<float>({.dim = 4, .context_length = 100, .documents = 3, .rows = 400});
-  cpu_context ctx{{.threads = 1}};
   const auto all = empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100);
   const auto few = empirical_profile(ctx, rows.view(), uniform_buckets{50}, 100, {.max_queries = 100});
   EXPECT_NE(all.buckets[1].plasticity, few.buckets[1].plasticity);
@@ -111,7 +105,6 @@ TEST(empirical, f64_gives_what_the_same_rows_give_as_f64) {
                             rows.q_document,
                             rows.k_position,
                             rows.k_document};
-  cpu_context ctx{{.threads = 2}};
   const auto want = empirical_profile(ctx, wide.view(), uniform_buckets{250}, 1000);
   const auto f64 = empirical_profile(ctx, rows.view(), uniform_buckets{250}, 1000, {.precision = pair_precision::f64});
   const auto f32 = empirical_profile(ctx, rows.view(), uniform_buckets{250}, 1000);
@@ -132,7 +125,6 @@ TYPED_TEST_SUITE(scaled_scores, scaled_scores_types);
 
 TYPED_TEST(scaled_scores, have_the_same_order) {
   using T = TypeParam;
-  cpu_context ctx{{.threads = 2}};
   const auto rows = plant<T>({.dim = 8, .context_length = 1000, .documents = 2, .rows = 100, .seed = 6});
   const auto want = empirical_profile(ctx, rows.view(), uniform_buckets{250}, 1000);
   test::for_each_scaling(rows, [&](const planted_rows<T>& scaled, int q, int k) {
@@ -145,7 +137,6 @@ TYPED_TEST(scaled_scores, have_the_same_order) {
 TEST(empirical, queries_that_do_not_fit_the_layer_are_refused) {
   auto rows = plant<float>({.dim = 4, .context_length = 100, .documents = 2, .rows = 50});
   const auto wider = plant<float>({.dim = 5, .context_length = 100, .documents = 2, .rows = 50});
-  cpu_context ctx{{.threads = 1}};
   observed_queries<float> gathered(uniform_buckets{50}.edges(100), 4096, 0);
   gathered.add(as_layer(rows.view()));
   const auto queries = gathered.take();

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Merged pair sums, terms, drawn pairs and observed queries of the shards of a capture against those of the whole.
-#include "qkgeom/plasticity/profile.hpp"
 
-#include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/core/random.hpp"
-#include "qkgeom/planted/planted_head.hpp"
-#include "qkgeom/plasticity/empirical.hpp"
 #include "tests/backend/compared_contexts.hpp"
+#include "tests/common/on_cpu.hpp"
 
 namespace qkgeom::detail {
 // A profile's heatmaps are of one width, so that `merge` reaches this by captures of several lengths alone.
@@ -16,6 +12,7 @@ void merge_heatmap(plasticity_heatmap& into, const plasticity_heatmap& from);
 namespace {
 
 using namespace qkgeom;
+using test::ctx;
 
 planted_rows<float> rows_of(std::uint64_t seed, index_t documents) {
   planted_head spec{.dim = 8, .context_length = 512, .documents = documents, .rows = 24, .seed = seed};
@@ -53,7 +50,6 @@ struct fitted_head {
   planted_rows<float> rows;
   query_model_options kind{};
   index_t bucket = 64;
-  cpu_context ctx{{.threads = 2}};
   std::vector<query_model> models =
       fit_queries(ctx, accumulate(ctx, as_layer(rows.view()), uniform_buckets{bucket}, {.context_length = 512}), kind);
 
@@ -164,7 +160,6 @@ TEST(observed_queries, are_the_same_for_every_split_and_never_more_than_asked_fo
 }
 
 TEST(merge, observed_profiles_of_parts_are_the_profile_of_all) {
-  cpu_context ctx{{.threads = 2}};
   const auto rows = rows_of(7, 9);
   const auto whole = as_layer(rows.view());
   const auto want = empirical_profile(ctx, whole, uniform_buckets{64}, 512)[0];
@@ -181,10 +176,9 @@ TEST(merge, observed_profiles_of_parts_are_the_profile_of_all) {
 
 /// Terms, cells and drawn pairs of two captures merged, against those of one capture of both.
 struct merge_terms : testing::Test {
-  cpu_context ctx{{.threads = 2}};
   planted_rows<double> rows = plant<double>(
       {.dim = 5, .context_length = 512, .documents = 9, .rows = 24, .seed = 4, .drift_q = {3e-3, 0, 0, 0, 0}});
-  query_model model = fit_queries(ctx, accumulate(ctx, rows.view(), uniform_buckets{128}, {.context_length = 512}));
+  query_model model = test::model_of(rows.view(), 128, 512);
 
   template <class Pairs>
   plasticity_profile_result profile(std::int32_t first, std::int32_t last, const Pairs& pairs) {

@@ -7,10 +7,10 @@
 #include <map>
 #include <vector>
 
-#include "qkgeom/backend/cpu_context.hpp"
+#include "qkgeom/adapt/eigen.hpp"
 #include "qkgeom/model/householder.hpp"
-#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/profile.hpp"
+#include "tests/common/on_cpu.hpp"
 
 namespace qkgeom::test {
 
@@ -29,11 +29,8 @@ inline std::vector<double> covariance_of(const query_bucket& bucket, std::size_t
     for (std::size_t c = 0; c < d && bucket.root.rank == 0 && !bucket.variance.empty(); ++c)
       covariance[c * d + c] = bucket.variance[c];
   } else {
-    const auto r = static_cast<std::size_t>(bucket.root.rank);
-    for (std::size_t a = 0; a < d; ++a)
-      for (std::size_t b = 0; b < d; ++b)
-        for (std::size_t k = 0; k < r; ++k)
-          covariance[a * d + b] += bucket.root.factor[a * r + k] * bucket.root.factor[b * r + k];
+    const auto root = as_eigen(bucket.root.factor, bucket.root.rank);
+    Eigen::Map<Eigen::MatrixXd>(covariance.data(), root.rows(), root.rows()) = root * root.transpose();
   }
   return covariance;
 }
@@ -112,11 +109,9 @@ struct oracle_mean {
     return sum / weight;
   }
   double jackknife() const {
-    const auto n = static_cast<double>(by_document.size());
-    double average = 0, square = 0;
-    for (const auto& [e, x] : by_document) average += mean(e) / n;
-    for (const auto& [e, x] : by_document) square += (mean(e) - average) * (mean(e) - average);
-    return std::sqrt((n - 1) / n * square);
+    std::vector<double> without;
+    for (const auto& [e, x] : by_document) without.push_back(mean(e));
+    return jackknife_error(without);
   }
   double infinitesimal_jackknife() const {
     const auto n = static_cast<double>(by_document.size());
@@ -136,9 +131,8 @@ struct planted_case {
     spec.mean_q.assign(dim, 0.3);
     rows = plant<double>(spec);
   }
-  query_model model(cpu_context& ctx, covariance_kind kind = covariance_kind::diagonal) const {
-    return fit_queries(ctx, accumulate(ctx, rows.view(), uniform_buckets{150}, {.context_length = 1000}),
-                       {.covariance = kind});
+  query_model model(covariance_kind kind = covariance_kind::diagonal) const {
+    return model_of(rows.view(), 150, 1000, kind);
   }
 };
 

@@ -2,15 +2,13 @@
 // Pair sets of the caller's and sampled pairs against every pair written out.
 #include "qkgeom/plasticity/pair_sets.hpp"
 
-#include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/planted/planted_head.hpp"
-#include "qkgeom/plasticity/profile.hpp"
 #include "tests/backend/compared_contexts.hpp"
 #include "tests/plasticity/pair_oracle.hpp"
 
 namespace {
 
 using namespace qkgeom;
+using test::ctx;
 using test::oracle_mean;
 using test::oracle_pair;
 using test::planted_case;
@@ -21,11 +19,10 @@ INSTANTIATE_TEST_SUITE_P(documents_and_keys, groups_of,
 
 TEST_P(groups_of, weighted_pairs_equal_brute_force) {
   const test::odd_weight odd;
-  cpu_context ctx{{.threads = 2}};
   const planted_case c(5, GetParam().first, GetParam().second);
   for (const auto kind : {covariance_kind::diagonal, covariance_kind::joint})
     for (const bool across : {false, true}) {
-      const auto model = c.model(ctx, kind);
+      const auto model = c.model(kind);
       const auto got =
           plasticity_profile(ctx, model, c.rows.view(), weighted_pairs{.weight_of = odd, .across_documents = across},
                              {.heatmap = true, .precision = pair_precision::f64});
@@ -49,19 +46,17 @@ TEST_P(groups_of, weighted_pairs_equal_brute_force) {
 }
 
 TEST(pair_sets, an_infinite_weight_no_weight_and_one_draw_are_refused) {
-  cpu_context ctx{{.threads = 2}};
   const planted_case c(4, 3, 20);
-  const auto model = c.model(ctx);
+  const auto model = c.model();
   EXPECT_THROW(plasticity_profile(ctx, model, c.rows.view(), [](const key_pair&) { return HUGE_VAL; }), error);
   EXPECT_THROW(plasticity_profile(ctx, model, c.rows.view(), weighted_pairs{}), error);
   EXPECT_THROW(plasticity_profile(ctx, model, c.rows.view(), sampled{.n = 1}), error);
 }
 
 TEST(sampled, takes_each_pair_once_where_there_are_no_more_than_n) {
-  cpu_context ctx{{.threads = 2}};
   const planted_case c(5, 4, 25);
   for (const auto kind : all_covariance_kinds) {
-    const auto model = c.model(ctx, kind);
+    const auto model = c.model(kind);
     const profile_options options{.heatmap = true, .precision = pair_precision::f64};
     const auto all = plasticity_profile(ctx, model, c.rows.view(), all_pairs{}, options);
     const auto got = plasticity_profile(ctx, model, c.rows.view(), sampled{.n = 1 << 20}, options);
@@ -79,7 +74,7 @@ TEST(sampled, takes_each_pair_once_where_there_are_no_more_than_n) {
 TEST(sampled, draws_do_not_depend_on_threads_and_stand_for_all_pairs) {
   cpu_context one{{.threads = 1}}, three{{.threads = 3}};
   const planted_case c(6, 20, 40);
-  const auto model = c.model(one);
+  const auto model = c.model();
   const sampled set{.n = 120, .seed = 5};
   const auto a = plasticity_profile(one, model, c.rows.view(), set, {.heatmap = true, .terms = true});
   const auto b = plasticity_profile(three, model, c.rows.view(), set, {.heatmap = true, .terms = true});

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Pair terms by query bucket and by heatmap cell, with errors, against every pair written out.
-#include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/planted/planted_head.hpp"
-#include "qkgeom/plasticity/profile.hpp"
 #include "tests/backend/compared_contexts.hpp"
 #include "tests/plasticity/pair_oracle.hpp"
 
 namespace {
 
 using namespace qkgeom;
+using test::ctx;
 using test::oracle_mean;
 using test::oracle_pair;
 
@@ -23,7 +21,6 @@ struct shape {
 
 class parts_of : public testing::TestWithParam<shape> {
  protected:
-  cpu_context ctx{{.threads = 2}};
   planted_rows<double> rows;
   head_view<double> head;
 
@@ -41,10 +38,7 @@ class parts_of : public testing::TestWithParam<shape> {
     head = rows.view();
     if (s.windowed) head.window = 500;
   }
-  query_model model(covariance_kind kind) {
-    return fit_queries(ctx, accumulate(ctx, head, uniform_buckets{150}, {.context_length = 1000}),
-                       {.covariance = kind});
-  }
+  query_model model(covariance_kind kind) { return test::model_of(head, 150, 1000, kind); }
 };
 INSTANTIATE_TEST_SUITE_P(shapes, parts_of,
                          testing::Values(shape{1, 4, 10, false, false}, shape{2, 4, 12, false, true},
@@ -160,8 +154,7 @@ TEST(terms, of_a_large_group_do_not_depend_on_the_thread_count_and_add_up_by_doc
   const auto rows = plant<float>({.dim = 8, .context_length = 4000, .documents = 3, .rows = 1400, .seed = 2});
   cpu_context one{{.threads = 1}}, three{{.threads = 3}};
   const auto head = rows.view();
-  const auto m = fit_queries(one, accumulate(one, head, uniform_buckets{2000}, {.context_length = 4000}),
-                             {.covariance = covariance_kind::joint});
+  const auto m = test::model_of(head, 2000, 4000, covariance_kind::joint);
   const profile_options options{.heatmap = true, .terms = true};
   const auto a = plasticity_profile(one, m, head, all_pairs{}, options);
   const auto b = plasticity_profile(three, m, head, all_pairs{}, options);
@@ -183,15 +176,13 @@ TEST(terms, of_a_large_group_do_not_depend_on_the_thread_count_and_add_up_by_doc
 
 /// Keys that drift along the queries' mean: later keys win with a probability of closed form.
 TEST(terms, later_keys_win_where_the_bias_says_so) {
-  cpu_context ctx{{.threads = 2}};
   for (const double sign : {1.0, -1.0}) {
     planted_head spec{.dim = 3, .context_length = 1000, .documents = 30, .rows = 40, .seed = 8};
     spec.mean_q = {0.5, 0, 0};
     spec.drift_k = {sign * 4e-3, 0, 0};
     spec.root_k.assign(9, 0.0);  // keys are their drift alone: z = 0.5 / 1 for every pair
     const auto rows = plant<double>(spec);
-    const auto m = fit_queries(ctx, accumulate(ctx, rows.view(), uniform_buckets{250}, {.context_length = 1000}),
-                               {.covariance = covariance_kind::joint});
+    const auto m = test::model_of(rows.view(), 250, 1000, covariance_kind::joint);
     const auto later =
         term_profile(plasticity_profile(ctx, m, rows.view(), all_pairs{}, {.terms = true}), pair_term::later_wins);
     for (std::size_t b = 1; b < 4; ++b)

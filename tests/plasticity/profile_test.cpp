@@ -2,18 +2,16 @@
 // Pair kernels against the definition, written out in double.
 #include "qkgeom/plasticity/profile.hpp"
 
-#include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/core/random.hpp"
-#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/plasticity/bucket_table.hpp"
 #include "tests/backend/compared_contexts.hpp"
 #include "tests/plasticity/pair_oracle.hpp"
-#include "tests/plasticity/small_head.hpp"
 
 namespace {
 
 using namespace qkgeom;
 using test::add_key;
+using test::ctx;
+using test::model_of;
 using test::oracle_mean;
 using test::with_queries;
 
@@ -46,14 +44,12 @@ TEST_P(all_pairs_of, equal_brute_force) {
   spec.drift_q.assign(s.dim, 1e-3);
   spec.mean_k.assign(s.dim, 50.0);  // a large common mean must not matter
   const auto rows = plant<double>(spec);
-  cpu_context ctx{{.threads = 2}};
   for (const bool windowed : {false, true}) {
     auto head = rows.view();
     if (windowed) head.window = 400;
     for (const auto kind : all_covariance_kinds) {
       SCOPED_TRACE(name_of(kind));
-      const auto model =
-          fit_queries(ctx, accumulate(ctx, head, uniform_buckets{150}, {.context_length = 1000}), {.covariance = kind});
+      const auto model = model_of(head, 150, 1000, kind);
       const auto want = brute_force(model, head);
       const auto weighted = brute_force(model, head, prefix_uniform{}.weight());
       for (const auto precision : {pair_precision::f64, pair_precision::f32}) {
@@ -88,8 +84,7 @@ TEST_P(all_pairs_of, equal_brute_force) {
 TEST(plasticity, does_not_depend_on_the_thread_count) {
   const auto rows = plant<float>({.dim = 20, .context_length = 4000, .documents = 2, .rows = 1500, .seed = 2});
   cpu_context one{{.threads = 1}}, three{{.threads = 3}};
-  const auto model = fit_queries(one, accumulate(one, rows.view(), uniform_buckets{1000}, {.context_length = 4000}),
-                                 {.covariance = covariance_kind::joint});
+  const auto model = model_of(rows.view(), 1000, 4000, covariance_kind::joint);
   const auto a = plasticity_profile(one, model, rows.view(), all_pairs{}, {.heatmap = true});
   const auto b = plasticity_profile(three, model, rows.view(), all_pairs{}, {.heatmap = true});
   test::expect_same(a, b);
@@ -103,10 +98,8 @@ TEST(plasticity, f32_holds_for_keys_with_a_common_mean_and_near_equal_keys) {
   for (std::size_t i = 0; i < 200; ++i)  // keys that differ from their neighbour by a thousandth
     for (std::size_t c = 0; c < 64; ++c)
       rows.k[(3 * i + 1) * 64 + c] = rows.k[3 * i * 64 + c] + (rows.k[(3 * i + 1) * 64 + c] - 300.0) * 1e-3;
-  cpu_context ctx{{.threads = 2}};
   for (const auto kind : {covariance_kind::diagonal, covariance_kind::joint}) {
-    const auto model = fit_queries(ctx, accumulate(ctx, rows.view(), uniform_buckets{250}, {.context_length = 1000}),
-                                   {.covariance = kind});
+    const auto model = model_of(rows.view(), 250, 1000, kind);
     const auto exact = plasticity_profile(ctx, model, rows.view(), all_pairs{}, {.precision = pair_precision::f64});
     const auto fast = plasticity_profile(ctx, model, rows.view(), all_pairs{}, {.precision = pair_precision::f32});
     const auto want = brute_force(model, rows.view());
@@ -125,16 +118,14 @@ TYPED_TEST_SUITE(sizes_of, sizes_of_types);
 /// Plasticity has no unit: rows times a power of two have the same. Small groups, tiles, and drawn pairs.
 TYPED_TEST(sizes_of, rows_do_not_change_plasticity) {
   using T = TypeParam;
-  cpu_context ctx{{.threads = 2}};
   for (const index_t rows : {30, 200}) {
     planted_head spec{.dim = 8, .context_length = 1000, .documents = 2, .rows = rows, .seed = 8};
     spec.mean_q.assign(8, 0.7);
     const auto plain = plant<T>(spec);
     const auto values = [&](const planted_rows<T>& r) {
       std::vector<double> all;
-      const auto m = accumulate(ctx, r.view(), uniform_buckets{250}, {.context_length = 1000});
       for (const auto kind : {covariance_kind::diagonal, covariance_kind::joint}) {
-        const auto model = fit_queries(ctx, m, {.covariance = kind});
+        const auto model = model_of(r.view(), 250, 1000, kind);
         all.push_back(plasticity_profile(ctx, model, r.view()).buckets[3].plasticity);
         all.push_back(plasticity_profile(ctx, model, r.view(), sampled{.n = 50, .seed = 1}).buckets[3].plasticity);
       }
@@ -151,11 +142,7 @@ TYPED_TEST(sizes_of, rows_do_not_change_plasticity) {
 
 plasticity_profile_result profile(const planted_rows<double>& h, covariance_kind kind = covariance_kind::diagonal,
                                   pair_precision precision = pair_precision::f64) {
-  cpu_context ctx{{.threads = 1}};
-  return plasticity_profile(
-      ctx,
-      fit_queries(ctx, accumulate(ctx, h.view(), uniform_buckets{50}, {.context_length = 200}), {.covariance = kind}),
-      h.view(), all_pairs{}, {.precision = precision});
+  return plasticity_profile(ctx, model_of(h.view(), 50, 200, kind), h.view(), all_pairs{}, {.precision = precision});
 }
 constexpr pair_precision both_precisions[] = {pair_precision::f32, pair_precision::f64};
 
@@ -210,9 +197,7 @@ TEST(degenerate, f64_pairs_of_near_keys_are_what_their_difference_says) {
         }
         h.k[0] = h.k[1] = 0;
         h.k[2] = eps, h.k[3] = -eps;
-        cpu_context ctx{{.threads = 1}};
-        const auto model = fit_queries(ctx, accumulate(ctx, h.view(), uniform_buckets{50}, {.context_length = 200}),
-                                       {.covariance = kind});
+        const auto model = model_of(h.view(), 50, 200, kind);
         const auto first = [](const key_pair& p) { return p.i + p.j == 1 ? 1.0 : 0.0; };
         return plasticity_profile(ctx, model, h.view(), first, {.precision = pair_precision::f64})
             .buckets[2]
@@ -267,7 +252,6 @@ TEST(degenerate, pairs_that_do_not_differ_where_queries_do) {
   m.bucket.push_back({2, 550, {0, 1, 1, 1}, {1, 0, 0, 0}, {}});
   planted_rows<float> rows{d, std::vector<float>(2 * d), k, {500, 510}, {0, 0}, {}, std::vector<std::int32_t>(n)};
   for (std::int32_t i = 0; i < n; ++i) rows.k_position.push_back(i);
-  cpu_context ctx{{.threads = 1}};
   const auto value = [&](pair_precision p) {
     return plasticity_profile(ctx, m, rows.view(), all_pairs{}, {.precision = p}).buckets[0].plasticity;
   };
@@ -275,12 +259,11 @@ TEST(degenerate, pairs_that_do_not_differ_where_queries_do) {
 }
 
 TEST(profile, a_heatmap_of_too_many_cells_is_refused) {
-  cpu_context ctx{{.threads = 1}};
   auto h = with_queries();
   add_key(h, 1, 2, 3);
   add_key(h, 0, 1, 7);
   h.q_position.back() = 131071;
-  const auto model = fit_queries(ctx, accumulate(ctx, h.view(), uniform_buckets{50}, {.context_length = 131072}));
+  const auto model = model_of(h.view(), 50, 131072);
   EXPECT_QKGEOM_ERROR("heatmap_cell: cells of 1 tokens over",
                       plasticity_profile(ctx, model, h.view(), all_pairs{}, {.heatmap = true, .heatmap_cell = 1}));
 }
@@ -293,7 +276,6 @@ TEST(profile, a_heatmap_has_no_more_than_256_cells_a_side) {
 
 TEST(profile, keys_beyond_the_query_buckets_take_no_cells_of_a_heatmap) {
   const auto rows = plant<float>({.dim = 4, .context_length = 4096, .documents = 1, .rows = 4096});
-  cpu_context ctx{{.threads = 1}};
   const auto model = fit_queries(ctx, accumulate(ctx, rows.view(), edge_buckets{{0, 64, 128}}, {}));
   const auto got = plasticity_profile(ctx, model, rows.view(), all_pairs{}, {.heatmap = true});
   EXPECT_EQ(got.heatmap.cell, 64);
@@ -305,9 +287,8 @@ TEST(profile, keys_beyond_the_query_buckets_take_no_cells_of_a_heatmap) {
 TEST(profile, models_that_do_not_fit_the_layer_are_refused_by_name) {
   const auto rows = plant<double>({.dim = 4, .context_length = 100, .documents = 2, .rows = 50});
   auto wider = plant<double>({.dim = 5, .context_length = 100, .documents = 2, .rows = 50});
-  cpu_context ctx{{.threads = 1}};
   for (auto& t : wider.q_position) t = std::max(t, 50);  // the first bucket has no model
-  const auto model = fit_queries(ctx, accumulate(ctx, wider.view(), uniform_buckets{50}, {.context_length = 100}));
+  const auto model = model_of(wider.view(), 50, 100);
   ASSERT_TRUE(model.bucket[0].mean.empty());
   EXPECT_EQ(test::message_of([&] { plasticity_profile(ctx, model, rows.view()); }),
             "plasticity_profile: a query model of head size 5 for keys of size 4");

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Pairs of keys that rounding flips: against a plain count, and on planted heads whose answer is known.
 #include "qkgeom/plasticity/rounded_keys.hpp"
+#include "tests/common/on_cpu.hpp"
 
 #include <numbers>
-
-#include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/planted/planted_head.hpp"
-#include "tests/common/testing.hpp"
 
 namespace {
 
 using namespace qkgeom;
+using test::ctx;
 
 constexpr index_t length = 1024;
 const bucket_edges edges = uniform_buckets{256}.edges(length);
@@ -19,14 +17,12 @@ planted_rows<float> planted(index_t rows = 60, std::uint64_t seed = 3) {
   return plant<float>(planted_head{.dim = 32, .context_length = length, .documents = 6, .rows = rows, .seed = seed});
 }
 rounding_effect effect_on(const head_view<float>& head, cache_type t, const rounding_options& options = {}) {
-  cpu_context cpu{{.threads = 2}};
-  return rounding_effects(cpu, as_layer(head), {t}, edges, length, options)[0][0];
+  return rounding_effects(ctx, as_layer(head), {t}, edges, length, options)[0][0];
 }
 double sign(double x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
 
 // Every query against every pair, as the definition says it.
 TEST(rounded_keys, agree_with_a_plain_count) {
-  cpu_context cpu{{.threads = 2}};
   auto rows = planted();
   const auto one = rows.view();
   const index_t n = one.k.rows;
@@ -42,7 +38,7 @@ TEST(rounded_keys, agree_with_a_plain_count) {
     layer.q = packed_tensor<const float>(twice.data(), n, 2, 32);
     layer.key_of_query = {0, 0};
     const double scale = 0.5, cap = 3;
-    const auto found = rounding_effects(cpu, layer, {cache_type::q8_0, cache_type::q4_0}, edges, length,
+    const auto found = rounding_effects(ctx, layer, {cache_type::q8_0, cache_type::q4_0}, edges, length,
                                         {.max_queries = 10000, .score_scale = scale, .score_cap = cap});
     ASSERT_EQ(found.size(), 1u);
     ASSERT_EQ(found[0].size(), 2u);
@@ -168,11 +164,10 @@ TEST(rounded_keys, of_gaussian_keys_flip_as_the_angle_of_error_and_score_says) {
 }
 
 TEST(rounded_keys, refuse_what_cannot_be_stored) {
-  cpu_context cpu{{.threads = 1}};
   const auto odd = plant<float>(planted_head{.dim = 20, .context_length = length, .documents = 3, .rows = 8});
   EXPECT_QKGEOM_ERROR("keys of 20 values cannot be stored as q5_1",
-                      rounding_effects(cpu, as_layer(odd.view()), {cache_type::q5_1}, edges, length));
-  EXPECT_LT(rounding_effects(cpu, as_layer(odd.view()), {cache_type::bf16}, edges, length)[0][0].flipped.value, 0.05);
+                      rounding_effects(ctx, as_layer(odd.view()), {cache_type::q5_1}, edges, length));
+  EXPECT_LT(rounding_effects(ctx, as_layer(odd.view()), {cache_type::bf16}, edges, length)[0][0].flipped.value, 0.05);
   auto rows = planted(8);
   rows.k[5] = -1e5f;
   EXPECT_QKGEOM_ERROR("keys rounded to q4_1 overflow", effect_on(rows.view(), cache_type::q4_1, {.max_queries = 1000}));

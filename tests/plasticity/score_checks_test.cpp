@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/plasticity/score_checks.hpp"
-
-#include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/planted/planted_head.hpp"
-#include "tests/common/testing.hpp"
+#include "tests/common/on_cpu.hpp"
 
 namespace {
 
 using namespace qkgeom;
+using test::ctx;
 
 planted_head normal_head() { return {.dim = 8, .context_length = 1024, .documents = 6, .rows = 160, .seed = 2}; }
 
@@ -43,7 +41,6 @@ TEST(drawn_pairs, come_equally_often) {
 }
 
 TEST(score_checks, find_scores_of_normal_queries_normal) {
-  cpu_context ctx{{.threads = 2}};
   const auto rows = plant<float>(normal_head());
   const auto r = score_checks(ctx, rows.view(), uniform_buckets{128}, 1024);
   ASSERT_EQ(r.bucket.size(), 8u);
@@ -57,7 +54,6 @@ TEST(score_checks, find_scores_of_normal_queries_normal) {
 }
 
 TEST(score_checks, equal_their_definition) {
-  cpu_context ctx{{.threads = 2}};
   const auto rows = plant<double>(normal_head());
   const auto head = rows.view();
   const auto r = score_checks(ctx, head, edge_buckets{{0, 24, 1024}}, 0, {.pairs = 100000});
@@ -83,7 +79,6 @@ TEST(score_checks, equal_their_definition) {
 }
 
 TEST(score_checks, leave_thin_buckets_and_far_keys_out) {
-  cpu_context ctx{{.threads = 1}};
   const auto rows = plant<double>(normal_head());
   auto head = rows.view();
   const auto all = score_checks(ctx, head, uniform_buckets{128}, 1024, {.min_queries = 1000});

@@ -7,87 +7,50 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/io/capture_writer.hpp"
-#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/report/head_tables.hpp"
+#include "tests/common/on_cpu.hpp"
+#include "tests/io/planted_capture.hpp"
 #include "tests/io/scratch.hpp"
 #include "tests/plasticity/small_head.hpp"
 
 namespace {
 
 using namespace qkgeom;
+using test::ctx;
+using test::planted_capture;
 
-constexpr index_t context = 256, dim = 6;
+constexpr index_t context = 256;
 
-capture_manifest manifest_of(index_t documents) {
-  capture_manifest m;
-  m.model = {"planted", "llama", "00", dim, 2, 1, 1};
-  m.context_length = context;
-  m.bucket = {"uniform", 32};
-  m.rate = 1;
-  m.layers = {{0, true, std::nullopt, {0}, {0}, std::nullopt}, {1, false, 128, {0}, {0}, std::nullopt}};
-  m.documents.emplace();
-  for (index_t e = 0; e < documents; ++e) m.documents->push_back({e, "d" + std::to_string(e), context, nullptr});
-  m.written_by = "test";
-  return m;
+/// Documents [first, last) of two planted layers as a capture of their own, `in_shard` documents a shard. Layer 1 has
+/// no rows of the shard that begins with `lacking`.
+planted_capture capture_of(index_t first, index_t last, index_t in_shard = 1, index_t lacking = -1) {
+  return {.context = context,
+          .documents = last - first,
+          .rows = 12,
+          .layers = 2,
+          .drift = 6,
+          .says_rope = false,
+          .buckets = 8,
+          .first = first,
+          .in_shard = in_shard,
+          .lacking = lacking,
+          .window = 128};
+}
+void write(const std::filesystem::path& folder, index_t first, index_t last, index_t in_shard, index_t lacking = -1) {
+  capture_of(first, last, in_shard, lacking).write(folder);
 }
 
+capture_manifest manifest_of(index_t documents) { return capture_of(0, documents).manifest(); }
 capture_manifest manifest_of(const std::filesystem::path& folder) { return capture::open(folder).manifest(); }
 
-planted_rows<float> layer_rows(std::uint64_t seed) {
-  planted_head spec{.dim = dim, .context_length = context, .documents = 12, .rows = 12, .seed = seed};
-  spec.mean_q = {1, 0.5, -1, 0, 0, 0.25};
-  spec.mean_k = {0, 0.5, 0, 0.5, 0, 0};
-  spec.drift_q = {0.01, 0, 0.002, 0, 0, 0};
-  spec.drift_k = {0.008, 0, 0, -0.003, 0, 0};
-  return plant<float>(spec);
-}
-
-/// Returns the rows of the documents that `takes` admits.
-template <class Takes>
-planted_rows<float> only(const planted_rows<float>& rows, const Takes& takes) {
-  planted_rows<float> kept;
-  kept.dim = rows.dim;
-  const auto keep = [&](const auto& x, const auto& position, const auto& document, auto& to, auto& at, auto& of) {
-    for (std::size_t i = 0; i < document.size(); ++i) {
-      if (!takes(index_t{document[i]})) continue;
-      to.insert(to.end(), &x[i * dim], &x[i * dim] + dim);
-      at.push_back(position[i]);
-      of.push_back(document[i]);
-    }
-  };
-  keep(rows.q, rows.q_position, rows.q_document, kept.q, kept.q_position, kept.q_document);
-  keep(rows.k, rows.k_position, rows.k_document, kept.k, kept.k_position, kept.k_document);
-  return kept;
-}
-
-layer_to_write layer_of(index_t layer, const planted_rows<float>& rows) {
-  return {layer,
-          dtype::f32,
-          {std::as_bytes(std::span(rows.q)), rows.q_position, rows.q_document, {}},
-          {std::as_bytes(std::span(rows.k)), rows.k_position, rows.k_document, {}}};
-}
-
-/// Writes documents [first, last) of two planted layers as a capture of its own, `step` documents a shard. Layer 1 has
-/// no rows of the shard that begins with `lacking`.
-void write(const std::filesystem::path& folder, index_t first, index_t last, index_t step, index_t lacking = -1) {
-  const auto manifest = manifest_of(last - first);
-  capture_writer writer(folder, manifest);
-  for (index_t begin = first; begin < last; begin += step) {
-    const index_t end = std::min(last, begin + step);
-    planted_rows<float> layers[2];
-    for (index_t l = 0; l < 2; ++l) {
-      layers[l] = only(layer_rows(static_cast<std::uint64_t>(l + 1)),
-                       [&](index_t e) { return e >= begin && e < end && !(l == 1 && begin == lacking); });
-      for (auto* ids : {&layers[l].q_document, &layers[l].k_document})
-        for (auto& e : *ids) e -= static_cast<std::int32_t>(first);
-    }
-    const auto own = manifest.documents->begin() + (begin - first);
-    writer.add_shard({own, own + (end - begin)},
-                     std::vector<layer_to_write>{layer_of(0, layers[0]), layer_of(1, layers[1])});
-  }
-  writer.finish();
+/// Rows of a layer of documents [first, last), or of every `step`th of them from the one that is `begin`.
+planted_rows<float> layer_rows(index_t layer, std::uint64_t seed = 1, index_t first = 0, index_t last = 12,
+                               index_t begin = 0, index_t step = 1) {
+  auto planted = capture_of(first, last);
+  planted.seed = seed;
+  std::vector<index_t> documents;
+  for (index_t e = begin; e < last - first; e += step) documents.push_back(e);
+  return planted.rows_of(layer, documents);
 }
 
 void expect_close(double a, double b, double tolerance = 1e-11) {
@@ -120,9 +83,7 @@ void expect_same(const model_report& a, const model_report& b, double pair_toler
   }
 }
 
-struct analysis_of_captures : test::in_scratch_folder {
-  cpu_context ctx{{.threads = 2}};
-};
+using analysis_of_captures = test::in_scratch_folder;
 
 TEST_F(analysis_of_captures, shards_and_captures_of_the_same_documents_give_the_same) {
   write(folder / "whole", 0, 12, 12);
@@ -141,15 +102,14 @@ TEST_F(analysis_of_captures, shards_and_captures_of_the_same_documents_give_the_
 
 /// Moments of documents [first, last) as a capture beside its rows: here of other rows than the capture's, so that
 /// whoever reads the rows finds other numbers.
-void add_moments(cpu_context& ctx, const std::filesystem::path& folder, index_t first, index_t last, index_t blocks) {
+void add_moments(const std::filesystem::path& folder, index_t first, index_t last, index_t blocks) {
   auto manifest = manifest_of(folder);
   manifest.extra["moments"] = {{"bucket_size", 16}, {"blocks", blocks}};
   write_text(folder / "manifest.json", manifest_text(manifest));
   for (index_t b = 0; b < blocks; ++b) {
     std::vector<token_moments> layers;
-    for (std::uint64_t seed : {11u, 12u}) {
-      const auto rows =
-          only(layer_rows(seed), [&](index_t e) { return e >= first && e < last && (e - first) % blocks == b; });
+    for (const index_t l : {0, 1}) {
+      const auto rows = layer_rows(l, 11, first, last, b, blocks);
       const auto layer = as_layer(rows.view());
       token_moments m;
       m.moments = accumulate(ctx, layer, uniform_buckets{16}, {.context_length = context});
@@ -165,7 +125,7 @@ void add_moments(cpu_context& ctx, const std::filesystem::path& folder, index_t 
 
 TEST_F(analysis_of_captures, moments_that_are_not_finite_are_refused) {
   write(folder / "c", 0, 4, 3);
-  add_moments(ctx, folder / "c", 0, 4, 2);
+  add_moments(folder / "c", 0, 4, 2);
   const auto whole = capture::open(folder / "c");
   const auto file = open_moments(whole).at(1);
   std::vector<token_moments> layers{file.read(0), file.read(1)};
@@ -184,15 +144,15 @@ TEST_F(analysis_of_captures, moments_of_every_token_go_before_those_of_the_rows)
   analysis_options options;
   options.geometry_blocks = 4;
   const auto from_rows = analyse(ctx, capture::open(folder / "whole"), options);
-  add_moments(ctx, folder / "whole", 0, 12, 4);
-  add_moments(ctx, folder / "a", 0, 4, 4);
-  add_moments(ctx, folder / "b", 4, 12, 4);
+  add_moments(folder / "whole", 0, 12, 4);
+  add_moments(folder / "a", 0, 4, 4);
+  add_moments(folder / "b", 4, 12, 4);
   const auto report = analyse(ctx, capture::open(folder / "whole"), options);
   EXPECT_EQ(from_rows.moment_tokens, 0);
   EXPECT_EQ(report.moment_tokens, 12 * 12);
   for (index_t l = 0; l < 2; ++l) {
     const auto& head = report.heads[l];
-    const auto rows = layer_rows(static_cast<std::uint64_t>(11 + l));
+    const auto rows = layer_rows(l, 11);
     const auto moments = accumulate(ctx, rows.view(), uniform_buckets{32}, {.context_length = context});
     const auto plane = planar_rotation(ctx, moments, {.context_length = context});
     expect_close(head.rotation.bias.strength, plane.bias.strength);
@@ -302,7 +262,7 @@ TEST_F(analysis_of_captures, some_documents_of_a_capture_are_as_a_capture_of_the
   EXPECT_EQ(analyse(ctx, middle, options).heads[0].keys, rest.heads[0].keys);
 
   // What the capture holds of every token is of all documents, and is not read for some of them.
-  add_moments(ctx, folder / "shards", 0, 12, 4);
+  add_moments(folder / "shards", 0, 12, 4);
   const auto with_moments = capture_set::open({folder / "shards"});
   EXPECT_GT(analyse(ctx, with_moments, {}).moment_tokens, 0);
   EXPECT_EQ(analyse(ctx, with_moments.only({3, 4}), {}).moment_tokens, 0);
@@ -336,7 +296,7 @@ TEST_F(analysis_of_captures, a_context_that_ends_early_has_the_rows_before_its_e
 }
 
 TEST_F(analysis_of_captures, tables_of_analyses_that_did_not_run_are_refused) {
-  const auto rows = layer_rows(1);
+  const auto rows = layer_rows(0);
   const layer_names names{0, true, {0}, {0}};
   const auto buckets = uniform_buckets{32}.edges(context);
   model_report report{"planted", context, buckets, {}, 0};
@@ -358,7 +318,6 @@ TEST_F(analysis_of_captures, tables_of_analyses_that_did_not_run_are_refused) {
 }
 
 TEST(analyse, f64_holds_for_the_observed_queries_too) {
-  cpu_context ctx{{.threads = 2}};
   auto rows = plant<float>({.dim = 24, .context_length = context, .documents = 4, .rows = 60});
   test::bring_scores_close(rows);
   const auto observed = [&](std::optional<pair_precision> precision) {
@@ -373,8 +332,7 @@ TEST(analyse, f64_holds_for_the_observed_queries_too) {
 }
 
 TEST(analyse, slopes_per_context_are_of_the_context_that_the_options_name) {
-  cpu_context ctx{{.threads = 1}};
-  const auto rows = layer_rows(1);
+  const auto rows = layer_rows(0);
   const auto bias = [&](index_t length) {
     analysis_options options{.plasticity = false};
     options.rotation.context_length = length;
@@ -449,7 +407,8 @@ void write_documents(const std::filesystem::path& folder, index_t documents) {
   auto rows = plant<float>({.dim = 64, .context_length = context, .documents = 10, .rows = 64});
   for (index_t begin = 0; begin < documents; begin += 10) {
     const auto first = manifest.documents->begin() + begin;
-    writer.add_shard({first, first + 10}, std::vector<layer_to_write>{layer_of(0, rows), layer_of(1, rows)});
+    writer.add_shard({first, first + 10}, std::vector<layer_to_write>{planted_capture::as_written(0, rows),
+                                                                      planted_capture::as_written(1, rows)});
     for (auto* ids : {&rows.q_document, &rows.k_document})
       for (auto& e : *ids) e += 10;
   }
@@ -462,8 +421,8 @@ double peak_memory(const std::filesystem::path& folder) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);  // what is touched counts, not the huge page it may lie in
-    cpu_context ctx{{.threads = 1}};
-    const auto report = analyse(ctx, capture::open(folder), {.empirical = false, .geometry_blocks = 8});
+    cpu_context alone{{.threads = 1}};
+    const auto report = analyse(alone, capture::open(folder), {.empirical = false, .geometry_blocks = 8});
     ::_exit(report.heads.size() == 2 ? 0 : 1);
   }
   int status = 1;
@@ -494,23 +453,21 @@ TEST(analyse, keeps_a_bounded_number_of_document_blocks) {
 }
 
 TEST(analyse_layer, takes_f64_by_itself_where_f32_loses_digits) {
-  cpu_context ctx{{.threads = 1}};
   const auto overall = [&](const planted_rows<float>& rows, std::optional<pair_precision> precision) {
     const auto heads =
         analyse_layer(ctx, as_layer(rows.view()), {0, true, {0}, {0}}, uniform_buckets{32}.edges(context), context,
                       {.covariances = {covariance_kind::joint}, .precision = precision});
     return heads[0].summaries[0].overall.value;
   };
-  planted_head spec{.dim = dim, .context_length = context, .documents = 4, .rows = 24, .seed = 3};
+  planted_head spec{.dim = 6, .context_length = context, .documents = 4, .rows = 24, .seed = 3};
   const auto usual = plant<float>(spec);
   EXPECT_EQ(overall(usual, {}), overall(usual, pair_precision::f32));
   EXPECT_NE(overall(usual, {}), overall(usual, pair_precision::f64));
   spec.mean_q = spec.mean_k = {1e5, -1e5, 1e5, 0, 1e5, 0};
   const auto far = plant<float>(spec);
   EXPECT_EQ(overall(far, {}), overall(far, pair_precision::f64));
-  auto unequal =
-      plant<float>(planted_head{.dim = dim, .context_length = context, .documents = 4, .rows = 24, .seed = 4});
-  for (std::size_t i = 0; i < unequal.q.size(); i += dim) unequal.q[i] *= 1e7f;
+  auto unequal = plant<float>(planted_head{.dim = 6, .context_length = context, .documents = 4, .rows = 24, .seed = 4});
+  for (std::size_t i = 0; i < unequal.q.size(); i += 6) unequal.q[i] *= 1e7f;
   EXPECT_EQ(overall(unequal, {}), overall(unequal, pair_precision::f64));
 }
 

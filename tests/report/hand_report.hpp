@@ -70,11 +70,9 @@ inline double scattered(int h, int b, int e) {
   return 0.5 + 0.4 * std::sin(1.7 * h) * (1 - 0.08 * b) + 0.02 * std::cos(3.0 * h + 2.0 * e + b);
 }
 
+/// The error of a number of which `without(e)` is what it is without document e.
 inline double jackknife_by_hand(const std::function<double(int)>& without) {
-  double mean = 0, square = 0;
-  for (int e = 0; e < hand_documents; ++e) mean += without(e) / hand_documents;
-  for (int e = 0; e < hand_documents; ++e) square += (without(e) - mean) * (without(e) - mean);
-  return std::sqrt(square * (hand_documents - 1) / hand_documents);
+  return jackknife_error({without(0), without(1), without(2), without(3)});
 }
 
 }  // namespace qkgeom::test

@@ -2,19 +2,19 @@
 // Tables of heads, written, read back and compared with the results that they were written from.
 #include "qkgeom/report/head_tables.hpp"
 
-#include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/report/model_summary.hpp"
+#include "tests/common/on_cpu.hpp"
 #include "tests/io/scratch.hpp"
 #include "tests/report/hand_report.hpp"
 
 namespace {
 
 using namespace qkgeom;
+using test::ctx;
 
 /// A table, written to a file and read back.
 struct read_back : csv_table {
-  read_back(const std::filesystem::path& path, const table& t) : csv_table((write_csv(path, t), read_csv(path))) {}
+  explicit read_back(const table& t) : csv_table(test::written(t)) {}
   double number(std::size_t row, const char* column) const { return numbers(column)[row]; }
 };
 
@@ -25,7 +25,6 @@ struct analysed {
   std::vector<head_decay> decay;
 
   analysed() {
-    cpu_context ctx{{.threads = 1}};
     for (int h = 0; h < 3; ++h) {
       planted_head spec{.dim = 8, .context_length = 1024, .documents = 6, .rows = 60};
       spec.seed = static_cast<std::uint64_t>(h + 1);
@@ -53,10 +52,8 @@ const analysed& planted_model() {
   return all;
 }
 
-using geometry_tables = test::in_scratch_folder;
-
-TEST_F(geometry_tables, complement) {
-  const read_back t(folder / "complement.csv", complement_table(planted_model().complement));
+TEST(geometry_tables, complement) {
+  const read_back t(complement_table(planted_model().complement));
   ASSERT_EQ(t.rows(), 9u);  // three heads of (8 - 2) / 2 planes
   const auto& plane = planted_model().complement[1].complement.planes[1];
   EXPECT_EQ(t.number(4, "k_frequency"), plane.k.frequency);
@@ -64,9 +61,8 @@ TEST_F(geometry_tables, complement) {
   EXPECT_EQ(t.number(4, "q_active"), plane.q.active);
 }
 
-TEST_F(geometry_tables, decay) {
-  const read_back t(folder / "decay.csv", decay_table(planted_model().decay)),
-      profile(folder / "decay_profile.csv", decay_profile_table(planted_model().decay));
+TEST(geometry_tables, decay) {
+  const read_back t(decay_table(planted_model().decay)), profile(decay_profile_table(planted_model().decay));
   ASSERT_EQ(t.rows(), 6u);
   EXPECT_EQ(t.number(3, "abs_gamma_median"), planted_model().decay[1].decay.pooled.abs_gamma.median);
   EXPECT_EQ(t.number(3, "pi_0"), 0);
@@ -81,21 +77,19 @@ TEST_F(geometry_tables, decay) {
   }
 }
 
-TEST_F(geometry_tables, model_level) {
+TEST(geometry_tables, model_level) {
   const auto& report = planted_model().report;
   const auto maps = model_heatmaps(report);
   std::size_t filled = 0;
   for (const index_t n : maps[0].heads) filled += n > 0;
-  EXPECT_EQ(read_back(folder / "model_heatmap.csv", model_heatmap_table(maps)).rows(), filled);
+  EXPECT_EQ(read_back(model_heatmap_table(maps)).rows(), filled);
   EXPECT_GT(filled, 50u);
 }
 
 struct pair_tables : testing::Test {
-  cpu_context ctx{{.threads = 2}};
   planted_rows<double> rows;
   query_model model;
   model_report report{"planted", 1000, uniform_buckets{200}.edges(1000), {}};
-  test::scratch_folder folder;
 
   pair_tables() {
     planted_head spec{.dim = 4, .context_length = 1000, .documents = 8, .rows = 30, .seed = 5};
@@ -103,7 +97,7 @@ struct pair_tables : testing::Test {
     spec.drift_q = {1e-3, 0, 0, 0};
     spec.drift_k = {2e-3, 0, 0, 0};
     rows = plant<double>(spec);
-    model = fit_queries(ctx, accumulate(ctx, rows.view(), uniform_buckets{200}, {.context_length = 1000}));
+    model = test::model_of(rows.view(), 200, 1000);
     head_report h;
     h.layer = 3;
     h.q_head = 5;
@@ -115,7 +109,7 @@ struct pair_tables : testing::Test {
 };
 
 TEST_F(pair_tables, components_of_buckets_and_cells) {
-  const read_back t(folder / "components.csv", components_table(report));
+  const read_back t(components_table(report));
   const auto& profile = report.heads[0].profiles[0];
   const auto z = term_profile(profile, pair_term::abs_z);
   std::size_t buckets = 0, cells = 0;
@@ -142,11 +136,11 @@ TEST_F(pair_tables, components_of_buckets_and_cells) {
   EXPECT_EQ(buckets, 5u);
   EXPECT_GT(cells, 5u);
   report.heads[0].profiles[0] = plasticity_profile(ctx, model, rows.view());
-  EXPECT_THROW(write_csv(folder / "components.csv", components_table(report)), error);
+  EXPECT_THROW(test::written(components_table(report)), error);
 }
 
 TEST_F(pair_tables, later_keys_beside_the_bias) {
-  const read_back t(folder / "later_keys.csv", later_keys_table(report));
+  const read_back t(later_keys_table(report));
   ASSERT_EQ(t.rows(), 1u);
   const auto later = term_profile(report.heads[0].profiles[0], pair_term::later_wins);
   EXPECT_EQ(t.number(0, "later_wins"), summarize(later, 1000).overall.value);
@@ -172,7 +166,7 @@ TEST_F(pair_tables, later_keys_beside_the_bias) {
 
 TEST_F(pair_tables, bucket_table) {
   const std::vector<plasticity_bucket_table> tables{qkgeom::bucket_table(ctx, model, rows.view())};
-  const read_back t(folder / "bucket_table.csv", bucket_table_table(report, tables));
+  const read_back t(bucket_table_table(report, tables));
   std::size_t filled = 0;
   for (const auto& c : tables[0].cells) filled += c.pairs > 0;
   ASSERT_EQ(t.rows(), filled);
@@ -184,7 +178,7 @@ TEST_F(pair_tables, bucket_table) {
     EXPECT_EQ(t.number(r, "pairs"), static_cast<double>(cell.pairs));
     EXPECT_EQ(t.number(r, "k_end"), 200 * (t.number(r, "k_bucket") + 1));
   }
-  EXPECT_THROW(write_csv(folder / "bucket_table.csv", bucket_table_table(report, {})), error);
+  EXPECT_THROW(test::written(bucket_table_table(report, {})), error);
 }
 
 TEST_F(pair_tables, sampling_errors_of_summaries_by_hand) {

@@ -2,14 +2,15 @@
 // What is odd about a capture is said, and what is not odd is not.
 #include "qkgeom/report/notes.hpp"
 
-#include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/report/analyse.hpp"
+#include "tests/common/on_cpu.hpp"
 #include "tests/io/sample_capture.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace {
 
 using namespace qkgeom;
+using test::ctx;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -122,12 +123,10 @@ TEST_F(notes, an_analysis_finds_the_notes_of_its_capture) {
   manifest.extra = {{"model_context", 32}};
   manifest.extra[notes_field] = {
       {{"note", "second_bos"}, {"text", "two \x1b tokens"}}, {{"note", 7}, {"text", "no"}}, 3};
-  cpu_context ctx{{.threads = 1}};
   const auto report = analyse(ctx, sample_with(folder, 2, manifest));
   EXPECT_THAT(names_of(report.notes),
               ElementsAre("no_errors", "few_queries", "context_unfilled", "beyond_model", "soft_cap", "second_bos"));
-  write_csv(folder / "notes.csv", notes_table({{report.model, report.notes}}));
-  const auto csv = read_csv(folder / "notes.csv");
+  const auto csv = test::written(notes_table({{report.model, report.notes}}));
   EXPECT_EQ(csv.column("note"), names_of(report.notes));
   EXPECT_EQ(csv.column("text").back(), "two ? tokens");
   EXPECT_EQ(csv.column("text")[csv.rows() - 2],
@@ -145,7 +144,6 @@ TEST_F(notes, a_dynamic_scaling_that_never_acts_is_named) {
 }
 
 TEST_F(notes, a_scale_of_the_manifest_gives_the_logits) {
-  cpu_context ctx{{.threads = 1}};
   auto manifest = test::sample_manifest();
   const auto usual = analyse(ctx, sample_with(folder, 3, manifest)).heads[0].rotation;
   manifest.score_scale = 0.25;

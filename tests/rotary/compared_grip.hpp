@@ -46,10 +46,10 @@ struct grip_rows {
 
 /// Grip of a context that reads rows in host memory.
 template <class Context>
-auto grip_on(Context& ctx) {
-  return [&ctx](const auto& rows, const auto& rope, const auto& tokens, const grip_options& options, bool counted) {
-    return counted ? counted_grip(ctx, rows.layer(), rope, tokens, options)
-                   : grip(ctx, rows.layer(), rope, tokens, options);
+auto grip_on(Context& on) {
+  return [&on](const auto& rows, const auto& rope, const auto& tokens, const grip_options& options, bool counted) {
+    return counted ? counted_grip(on, rows.layer(), rope, tokens, options)
+                   : grip(on, rows.layer(), rope, tokens, options);
   };
 }
 

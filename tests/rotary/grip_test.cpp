@@ -3,14 +3,13 @@
 
 #include <numbers>
 
-#include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/core/random.hpp"
 #include "qkgeom/linalg/dense.hpp"
-#include "tests/common/testing.hpp"
+#include "tests/common/on_cpu.hpp"
 
 namespace {
 
 using namespace qkgeom;
+using test::ctx;
 
 /// A head whose score of a key at distance d is content + strength cos(w d + phase): content is standard normal, of
 /// `dim` coordinates that nothing rotates, the first two are a plane in which all queries and keys are alike. Tokens
@@ -113,11 +112,10 @@ double winners_grip(const planted_retrieval& p, const grip_options& o, index_t n
 const grip_options small{.near = 64, .nearest = 4, .lengths = {64, 256, 1024, 16384}, .queries = 48};
 
 TEST(grip, of_exchangeable_keys_is_chance) {
-  cpu_context cpu{{.threads = 2}};
   for (const std::optional<captured_rope>& rope :
        {std::optional<captured_rope>(), std::optional(captured_rope{"half", 8, 1, {1e-9, 1e-10, 0, 0}})}) {
     const retrieval_rows rows({.documents = 40, .step = 60});
-    const auto found = grip(cpu, rows.layer(), rope, rows.tokens(), small)[0];
+    const auto found = grip(ctx, rows.layer(), rope, rows.tokens(), small)[0];
     for (const auto& g : found.grip) {
       EXPECT_LT(std::abs(g.value.value - g.chance), 3.5 * g.value.error + 1e-5)
           << name_of(g.needle) << " top " << g.top << " of " << g.length;
@@ -142,11 +140,10 @@ TEST(grip, of_a_rank_among_exchangeable_keys_is_the_chance_to_keep_it) {
 }
 
 TEST(grip, of_winners_is_that_of_the_closed_form) {
-  cpu_context cpu{{.threads = 2}};
   for (const double frequency : {0.02, 0.0003}) {
     const planted_retrieval p{.documents = 40, .strength = 4, .frequency = frequency, .phase = 0.4};
     const retrieval_rows rows(p);
-    const auto found = grip(cpu, rows.layer(), p.rope(), {}, small)[0];
+    const auto found = grip(ctx, rows.layer(), p.rope(), {}, small)[0];
     for (const index_t n : small.lengths) {
       const auto& g = found.at(needle_kind::winner, n, 1);
       const double truth = winners_grip(p, small, n);
@@ -161,7 +158,6 @@ TEST(grip, of_winners_is_that_of_the_closed_form) {
 }
 
 TEST(grip, is_what_long_documents_count) {
-  cpu_context cpu{{.threads = 2}};
   const planted_retrieval p{
       .documents = 30, .tokens = 512, .step = 50, .strength = 3, .frequency = 0.004, .margin = 2.5};
   auto longer = p;
@@ -171,8 +167,8 @@ TEST(grip, is_what_long_documents_count) {
   o.lengths = {64, 512, 2000};
   o.distances = {16, 128, 1024, 2000};
   const retrieval_rows rows(p), actual = retrieval_rows(longer, 2).rotated(p.rope());
-  const auto a = grip(cpu, rows.layer(), p.rope(), rows.tokens(), o)[0];
-  const auto b = counted_grip(cpu, actual.layer(), std::nullopt, actual.tokens(), o)[0];
+  const auto a = grip(ctx, rows.layer(), p.rope(), rows.tokens(), o)[0];
+  const auto b = counted_grip(ctx, actual.layer(), std::nullopt, actual.tokens(), o)[0];
   for (std::size_t i = 0; i < a.grip.size(); ++i) {
     const auto &x = a.grip[i], &y = b.grip[i];
     ASSERT_GT(y.cases, 100);
@@ -182,7 +178,7 @@ TEST(grip, is_what_long_documents_count) {
         << name_of(x.needle) << ' ' << x.length << ' ' << x.top;
   }
   const retrieval_rows before(longer, 2);
-  const auto c = counted_grip(cpu, before.layer(), p.rope(), before.tokens(), o)[0];
+  const auto c = counted_grip(ctx, before.layer(), p.rope(), before.tokens(), o)[0];
   EXPECT_DOUBLE_EQ(c.grip[4].value.value, b.grip[4].value.value);
   EXPECT_GT(b.kept[0].cases, 100);
   EXPECT_LT(std::abs(a.kept[0].value.value - b.kept[0].value.value), 0.05);
@@ -190,7 +186,6 @@ TEST(grip, is_what_long_documents_count) {
 }
 
 TEST(grip, reach_is_where_a_matched_needle_falls_behind) {
-  cpu_context cpu{{.threads = 2}};
   const planted_retrieval p{
       .documents = 10, .tokens = 512, .step = 50, .strength = 3, .frequency = 0.0004, .margin = 3, .phase = 0.3};
   auto o = small;
@@ -198,7 +193,7 @@ TEST(grip, reach_is_where_a_matched_needle_falls_behind) {
   o.reach_top = 16;
   for (index_t d = 16; d <= 4096; d *= 2) o.distances.push_back(d);
   const retrieval_rows rows(p);
-  const auto found = grip(cpu, rows.layer(), p.rope(), rows.tokens(), o)[0];
+  const auto found = grip(ctx, rows.layer(), p.rope(), rows.tokens(), o)[0];
   // The needle's score at distance d is margin + drift; all others are standard normal about the drift.
   const auto rivals = [&](double d) {
     double rate = 0;
@@ -216,16 +211,15 @@ TEST(grip, reach_is_where_a_matched_needle_falls_behind) {
       .documents = 2, .step = 50, .strength = 3, .frequency = 0.02, .margin = 8, .phase = -1, .dim = 128};
   const retrieval_rows moved(sure);
   o = {.near = 64, .nearest = 4, .lengths = {64}, .distances = {16, 32}, .reach_top = 1};
-  EXPECT_EQ(grip(cpu, moved.layer(), sure.rope(), moved.tokens(), o)[0].kept[0].value.value, 1);
+  EXPECT_EQ(grip(ctx, moved.layer(), sure.rope(), moved.tokens(), o)[0].kept[0].value.value, 1);
 }
 
 TEST(grip, says_what_it_cannot_know) {
-  cpu_context cpu{{.threads = 2}};
   auto o = small;
   o.lengths = {16384};
   const auto of = [&](const planted_retrieval& p) {
     const retrieval_rows rows(p);
-    return grip(cpu, rows.layer(), p.rope(), rows.tokens(), o)[0];
+    return grip(ctx, rows.layer(), p.rope(), rows.tokens(), o)[0];
   };
   // A needle above all that the document holds: what 64 times as many keys hold is the fitted tail's guess.
   const auto lone = of({.documents = 12, .step = 50, .strength = 4, .frequency = 0.02, .margin = 5});
@@ -240,21 +234,19 @@ TEST(grip, says_what_it_cannot_know) {
 }
 
 TEST(grip, of_a_window_ends_with_it) {
-  cpu_context cpu{{.threads = 2}};
   retrieval_rows rows({.documents = 30});
   rows.window = 129;
-  const auto found = grip(cpu, rows.layer(), std::nullopt, {}, small)[0];
+  const auto found = grip(ctx, rows.layer(), std::nullopt, {}, small)[0];
   const auto &a = found.at(needle_kind::winner, 256, 1), &b = found.at(needle_kind::winner, 16384, 1);
   EXPECT_NEAR(a.chance, 60.0 / 128, 1e-12);
   EXPECT_LT(std::abs(a.value.value - a.chance), 3 * a.value.error);
   EXPECT_DOUBLE_EQ(a.value.value, b.value.value);
   const auto counted =
-      counted_grip(cpu, rows.layer(), std::nullopt, {}, {.near = 64, .nearest = 4, .lengths = {200}})[0].grip[0];
+      counted_grip(ctx, rows.layer(), std::nullopt, {}, {.near = 64, .nearest = 4, .lengths = {200}})[0].grip[0];
   EXPECT_LT(std::abs(counted.value.value - a.chance), 3 * counted.value.error);
 }
 
 TEST(grip, first_tokens_compete_if_asked_at_the_distance_of_the_context) {
-  cpu_context cpu;
   const planted_retrieval p{.documents = 6, .strength = 1, .frequency = std::numbers::pi / 64};
   retrieval_rows rows(p);
   for (std::size_t i = 0; i < rows.position.size(); ++i)  // a sink: its score is 50 at distances 0, 128 ..., -50 at 64
@@ -263,7 +255,7 @@ TEST(grip, first_tokens_compete_if_asked_at_the_distance_of_the_context) {
   o.lengths = {64, 128};
   const auto of = [&](bool compete, index_t n) {
     o.first_compete = compete;
-    return grip(cpu, rows.layer(), p.rope(), {}, o)[0].at(needle_kind::winner, n, 1).value.value;
+    return grip(ctx, rows.layer(), p.rope(), {}, o)[0].at(needle_kind::winner, n, 1).value.value;
   };
   EXPECT_GT(of(false, 128), 0.3);
   EXPECT_EQ(of(true, 128), 0);
@@ -271,24 +263,22 @@ TEST(grip, first_tokens_compete_if_asked_at_the_distance_of_the_context) {
 }
 
 TEST(grip, matched_needles_are_of_tokens_that_the_nearest_keys_hold_once) {
-  cpu_context cpu;
   retrieval_rows rows({.documents = 2, .step = 50});
-  EXPECT_GT(grip(cpu, rows.layer(), std::nullopt, rows.tokens(), small)[0].at(needle_kind::matched, 64, 1).cases, 50);
+  EXPECT_GT(grip(ctx, rows.layer(), std::nullopt, rows.tokens(), small)[0].at(needle_kind::matched, 64, 1).cases, 50);
   for (std::size_t i = 0; i < rows.token.size(); ++i) rows.token[i] = rows.position[i] % 20;
-  EXPECT_EQ(grip(cpu, rows.layer(), std::nullopt, rows.tokens(), small)[0].at(needle_kind::matched, 64, 1).cases, 0);
+  EXPECT_EQ(grip(ctx, rows.layer(), std::nullopt, rows.tokens(), small)[0].at(needle_kind::matched, 64, 1).cases, 0);
 }
 
 TEST(grip, refuses_what_it_cannot_use) {
-  cpu_context cpu;
   retrieval_rows rows({.documents = 2});
   auto o = small;
   o.lengths = {32};
-  EXPECT_QKGEOM_ERROR("ascending numbers from `near`, 64", grip(cpu, rows.layer(), std::nullopt, {}, o));
+  EXPECT_QKGEOM_ERROR("ascending numbers from `near`, 64", grip(ctx, rows.layer(), std::nullopt, {}, o));
   EXPECT_QKGEOM_ERROR("rotates 60 coordinates of heads of 50",
-                      grip(cpu, rows.layer(), captured_rope{"half", 60, 1, std::vector<double>(30, 1)}, {}, small));
-  EXPECT_QKGEOM_ERROR("3 tokens for 512 keys", grip(cpu, rows.layer(), std::nullopt, {rows.token.data(), 3}, small));
+                      grip(ctx, rows.layer(), captured_rope{"half", 60, 1, std::vector<double>(30, 1)}, {}, small));
+  EXPECT_QKGEOM_ERROR("3 tokens for 512 keys", grip(ctx, rows.layer(), std::nullopt, {rows.token.data(), 3}, small));
   for (auto& t : rows.position) ++t;
-  EXPECT_QKGEOM_ERROR("document 0 lacks the key at position 0", grip(cpu, rows.layer(), std::nullopt, {}, small));
+  EXPECT_QKGEOM_ERROR("document 0 lacks the key at position 0", grip(ctx, rows.layer(), std::nullopt, {}, small));
 }
 
 }  // namespace

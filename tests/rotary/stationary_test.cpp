@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "qkgeom/rotary/stationary.hpp"
 
-#include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/geometry/planar_rotation.hpp"
-#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/rotary/detail/stationary.hpp"
 #include "qkgeom/rotary/rotation_between.hpp"
-#include "tests/common/testing.hpp"
+#include "tests/common/on_cpu.hpp"
 
 namespace {
 
 using namespace qkgeom;
+using test::ctx;
 
 TEST(phase_sums, are_the_sums_over_tokens) {
   for (const double w : {0.0, 1e-12, 1e-7, 3e-5, 0.0004, 0.01, 0.3, 1.0, 2.0, 6.2, 6.283185307179586, -0.7})
@@ -51,7 +50,7 @@ struct exact_rows {
 };
 
 /// A layer of one head with `rows` as queries, and as keys with the mean reversed, at each of the positions.
-layer_moments moments_of(cpu_context& cpu, const exact_rows& rows, const captured_rope* rope, index_t length,
+layer_moments moments_of(const exact_rows& rows, const captured_rope* rope, index_t length,
                          const bucket_edges& buckets) {
   auto keys = rows;
   std::reverse(keys.mean.begin(), keys.mean.end());
@@ -68,7 +67,7 @@ layer_moments moments_of(cpu_context& cpu, const exact_rows& rows, const capture
   const auto n = static_cast<index_t>(position.size());
   const matrix_view<const double> q{x.data(), n, rows.d, rows.d}, k{y.data(), n, rows.d, rows.d};
   const vector_view<const std::int32_t> p{position.data(), n}, e{document.data(), n};
-  return accumulate(cpu, as_layer(head_view<double>{q, p, e, k, p, e}), edge_buckets{buckets.edges()},
+  return accumulate(ctx, as_layer(head_view<double>{q, p, e, k, p, e}), edge_buckets{buckets.edges()},
                     {.context_length = length});
 }
 
@@ -85,17 +84,16 @@ void expect_near(const row_moments& a, const row_moments& b) {
 }
 
 TEST(stationary_moments, are_those_of_rows_rotated_at_every_position) {
-  cpu_context cpu;
   const exact_rows rows{5, {1, -2, 0.5, 3, -1}, {0.9, 0, 0,   0,   0,    0.4, 1.2, 0,   0,    0,   -0.3, 0.2, 0.7,
                                                  0,   0, 0.5, 0.1, -0.6, 1.1, 0,   0.2, -0.4, 0.3, 0.3,  0.8}};
   const bucket_edges buckets({0, 40, 100, 220});
   for (const char* style : {"half", "interleaved"}) {
     const captured_rope rope{style, 4, 1.2, {0.9, 0.003}};
     // Rows at one position have the covariance over n; the moments take it over n - 1.
-    auto before = moments_of(cpu, rows, nullptr, 220, buckets);
+    auto before = moments_of(rows, nullptr, 220, buckets);
     for (auto* side : {&before.q[0].total, &before.k[0].total})
       for (double& v : side->xx) v *= static_cast<double>(side->count - 1) / static_cast<double>(side->count);
-    const auto rotated = stationary_moments(before, rope, buckets), truth = moments_of(cpu, rows, &rope, 220, buckets);
+    const auto rotated = stationary_moments(before, rope, buckets), truth = moments_of(rows, &rope, 220, buckets);
     for (index_t b = 0; b < buckets.count(); ++b) {
       EXPECT_EQ(rotated.q[0].bucket[b].count, buckets.end(b) - buckets.start(b));
       expect_near(rotated.q[0].bucket[b], truth.q[0].bucket[b]);
@@ -103,7 +101,7 @@ TEST(stationary_moments, are_those_of_rows_rotated_at_every_position) {
     }
     expect_near(rotated.q[0].total, truth.q[0].total);
     expect_near(rotated.k[0].total, truth.k[0].total);
-    const auto by_moments = planar_rotation(cpu, rotated)[0], by_rows = planar_rotation(cpu, truth)[0];
+    const auto by_moments = planar_rotation(ctx, rotated)[0], by_rows = planar_rotation(ctx, truth)[0];
     EXPECT_NEAR(by_moments.q.r, by_rows.q.r, 1e-9);
     EXPECT_NEAR(by_moments.k.r, by_rows.k.r, 1e-9);
     EXPECT_NEAR(by_moments.bias.context, by_rows.bias.context, 1e-9 * std::abs(by_rows.bias.context));
@@ -112,7 +110,6 @@ TEST(stationary_moments, are_those_of_rows_rotated_at_every_position) {
 }
 
 TEST(stationary_profile, is_that_of_gaussian_rows_rotated_to_their_positions) {
-  cpu_context cpu{{.threads = 2}};
   constexpr index_t d = 8, length = 8192;
   const captured_rope rope{"half", d, 1, {1, 0.1, 0.01, 0.0005}};
   const auto buckets = uniform_buckets{length / 16}.edges(length);
@@ -124,16 +121,16 @@ TEST(stationary_profile, is_that_of_gaussian_rows_rotated_to_their_positions) {
     }
     auto rows = plant(head);
     const auto accumulated = [&] {
-      return accumulate(cpu, as_layer(rows.view()), edge_buckets{buckets.edges()}, {.context_length = length});
+      return accumulate(ctx, as_layer(rows.view()), edge_buckets{buckets.edges()}, {.context_length = length});
     };
     const auto before = accumulated();
     for (std::size_t i = 0; i < rows.q_position.size(); ++i) {
       vector_rotation::between(nullptr, 0, rope, rows.q_position[i])(&rows.q[i * d]);
       vector_rotation::between(nullptr, 0, rope, rows.k_position[i])(&rows.k[i * d]);
     }
-    const auto models = fit_queries(cpu, accumulated(), {.covariance = covariance_kind::joint});
-    const auto truth = plasticity_profile(cpu, models, as_layer(rows.view()), all_pairs{})[0];
-    const auto drawn = stationary_profile(cpu, before, rope, buckets)[0];
+    const auto models = fit_queries(ctx, accumulated(), {.covariance = covariance_kind::joint});
+    const auto truth = plasticity_profile(ctx, models, as_layer(rows.view()), all_pairs{})[0];
+    const auto drawn = stationary_profile(ctx, before, rope, buckets)[0];
     for (std::size_t b = 1; b < truth.buckets.size(); ++b) {
       const auto a = truth.buckets[b].mean(), m = drawn.buckets[b].mean();
       EXPECT_LT(std::abs(a.value - m.value), 0.02 + 4 * std::hypot(a.error, m.error)) << seed << ' ' << b;
@@ -142,10 +139,9 @@ TEST(stationary_profile, is_that_of_gaussian_rows_rotated_to_their_positions) {
 }
 
 TEST(stationary_moments, refuse_what_is_too_little) {
-  cpu_context cpu;
   const exact_rows rows{3, {1, 2, 3}, std::vector<double>(9, 0.1)};
   const bucket_edges buckets({0, 4});
-  auto before = moments_of(cpu, rows, nullptr, 4, buckets);
+  auto before = moments_of(rows, nullptr, 4, buckets);
   EXPECT_QKGEOM_ERROR("rotates 4 coordinates of heads of 3",
                       stationary_moments(before, captured_rope{"half", 4, 1, {1, 0.1}}, buckets));
   before.q[0].total = row_moments::zero(3, scatter_kind::full);

@@ -3,6 +3,7 @@
 
 #include "qkgeom/sampling/head_draw.hpp"
 #include "tests/common/testing.hpp"
+
 namespace {
 
 using namespace qkgeom;

@@ -2,6 +2,8 @@
 // Moments by their definition, and how near to others they are.
 #pragma once
 
+#include <Eigen/Dense>
+
 #include "qkgeom/context/row_moments.hpp"
 #include "qkgeom/core/view.hpp"
 #include "tests/common/testing.hpp"
@@ -12,33 +14,20 @@ namespace qkgeom::test {
 template <class T>
 row_moments brute_force(const matrix_view<const T>& x, const vector_view<const std::int32_t>& t, index_t low,
                         index_t high) {
-  const auto d = static_cast<std::size_t>(x.cols);
-  std::vector<long double> mean(d), xt(d), xx(d * d);
-  long double n = 0, mean_t = 0, tt = 0;
-  const auto inside = [&](index_t i) { return t[i] >= low && t[i] < high; };
+  using matrix = Eigen::Matrix<long double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  std::vector<index_t> inside;
   for (index_t i = 0; i < x.rows; ++i)
-    if (inside(i)) {
-      ++n;
-      mean_t += t[i];
-      for (std::size_t c = 0; c < d; ++c) mean[c] += static_cast<double>(x(i, static_cast<index_t>(c)));
-    }
-  mean_t /= n;
-  for (auto& m : mean) m /= n;
-  for (index_t i = 0; i < x.rows; ++i)
-    if (inside(i)) {
-      tt += (t[i] - mean_t) * (t[i] - mean_t);
-      for (std::size_t a = 0; a < d; ++a) {
-        const long double u = static_cast<double>(x(i, static_cast<index_t>(a))) - mean[a];
-        xt[a] += u * (t[i] - mean_t);
-        for (std::size_t b = 0; b < d; ++b)
-          xx[a * d + b] += u * (static_cast<double>(x(i, static_cast<index_t>(b))) - mean[b]);
-      }
-    }
-  row_moments m{static_cast<index_t>(n), static_cast<double>(mean_t), static_cast<double>(tt), {}, {}, {}};
-  for (const auto v : mean) m.mean.push_back(static_cast<double>(v));
-  for (const auto v : xt) m.xt.push_back(static_cast<double>(v));
-  for (const auto v : xx) m.xx.push_back(static_cast<double>(v));
-  return m;
+    if (t[i] >= low && t[i] < high) inside.push_back(i);
+  const auto n = std::ssize(inside);
+  matrix rows = matrix::NullaryExpr(n, x.cols, [&](auto i, auto c) { return static_cast<double>(x(inside[i], c)); });
+  matrix at = matrix::NullaryExpr(n, 1, [&](auto i, auto) { return t[inside[i]]; });
+  const matrix mean = rows.colwise().mean();
+  const long double mean_t = at.mean();
+  rows.rowwise() -= mean.row(0);
+  at.array() -= mean_t;
+  const auto list = [](const matrix& m) { return std::vector<double>(m.data(), m.data() + m.size()); };
+  return {n,          static_cast<double>(mean_t), static_cast<double>(at.squaredNorm()),
+          list(mean), list(rows.transpose() * at), list(rows.transpose() * rows)};
 }
 
 inline void expect_near(const row_moments& got, const row_moments& want, double bound) {

@@ -51,10 +51,7 @@ std::string plotted(const F& figure) {
   return inside;
 }
 
-class Figure : public testing::Test {
- protected:
-  const test::scratch_folder folder_;
-};
+using Figure = test::in_scratch_folder;
 
 TEST_F(Figure, ScatterHasAMarkForEachPointAndForEachNameInTheLegend) {
   scatter_figure f;
@@ -214,9 +211,9 @@ TEST_F(Figure, CharactersWithoutAFontAreQuestionMarksInThePng) {
     scatter_figure f;
     f.text.title = title;
     f.points = {{title, palette::blue, marker::circle, {0.1}, {0.5}}};
-    draw(f, folder_ / "figure");
-    EXPECT_EQ(count(test::get(folder_ / "figure.svg"), title), 2u);
-    return test::get(folder_ / "figure.png");
+    draw(f, folder / "figure");
+    EXPECT_EQ(count(test::get(folder / "figure.svg"), title), 2u);
+    return test::get(folder / "figure.png");
   };
   const std::string asked = png("M? \u00b1 \u0416");
   EXPECT_TRUE(png("M\U0010fffd \u00b1 \u0416") == asked);
@@ -260,14 +257,14 @@ TEST_F(Figure, ThousandsOfHeadsHaveACellEach) {
 }
 
 TEST_F(Figure, FolderMayHaveAnyName) {
-  const fs::path folder = folder_ / "a\nb'c\"`ls`";
-  fs::create_directory(folder);
-  draw(scatter_figure{}, folder / "'figure'\n");
-  EXPECT_TRUE(fs::exists(folder / "'figure'\n.svg") && fs::exists(folder / "'figure'\n.png"));
+  const fs::path odd = folder / "a\nb'c\"`ls`";
+  fs::create_directory(odd);
+  draw(scatter_figure{}, odd / "'figure'\n");
+  EXPECT_TRUE(fs::exists(odd / "'figure'\n.svg") && fs::exists(odd / "'figure'\n.png"));
 }
 
 TEST_F(Figure, FolderThatIsNotThereIsAnError) {
-  EXPECT_THROW(draw(scatter_figure{}, folder_ / "nowhere" / "figure"), error);
+  EXPECT_THROW(draw(scatter_figure{}, folder / "nowhere" / "figure"), error);
 }
 
 /// What drawing says where `folder` is the PATH.
@@ -280,28 +277,28 @@ std::string said_with(const fs::path& folder) {
 }
 
 TEST_F(Figure, MissingGnuplotIsSaid) {
-  EXPECT_THAT(said_with(folder_.path()), testing::HasSubstr("gnuplot is not installed"));
+  EXPECT_THAT(said_with(folder.path()), testing::HasSubstr("gnuplot is not installed"));
 }
 
 // As the loader ends a program whose libraries it cannot map.
 TEST_F(Figure, GnuplotThatCannotBeLoadedIsNotMissing) {
-  write_text(folder_ / "gnuplot",
+  write_text(folder / "gnuplot",
              "#!/bin/sh\necho 'gnuplot: libgd.so: cannot map: Cannot allocate memory' >&2\nexit 127\n");
-  fs::permissions(folder_ / "gnuplot", fs::perms::owner_all);
-  EXPECT_EQ(said_with(folder_.path()), "gnuplot failed: gnuplot: libgd.so: cannot map: Cannot allocate memory");
+  fs::permissions(folder / "gnuplot", fs::perms::owner_all);
+  EXPECT_EQ(said_with(folder.path()), "gnuplot failed: gnuplot: libgd.so: cannot map: Cannot allocate memory");
 }
 
 TEST_F(Figure, FigureThatIsNotDrawnToItsEndIsNotWritten) {
-  write_text(folder_ / "gnuplot", "#!/bin/sh\nexit 0\n");
-  fs::permissions(folder_ / "gnuplot", fs::perms::owner_all);
-  EXPECT_EQ(said_with(folder_.path()),
-            (folder_ / "figure.svg").string() + ": gnuplot did not draw the figure to its end");
-  EXPECT_EQ(folder_.names().size(), 1u);
+  write_text(folder / "gnuplot", "#!/bin/sh\nexit 0\n");
+  fs::permissions(folder / "gnuplot", fs::perms::owner_all);
+  EXPECT_EQ(said_with(folder.path()),
+            (folder / "figure.svg").string() + ": gnuplot did not draw the figure to its end");
+  EXPECT_EQ(folder.names().size(), 1u);
 }
 
 TEST_F(Figure, FailureOfGnuplotIsSaid) {
-  EXPECT_QKGEOM_ERROR("gnuplot failed: ", write_plot({100, 100, "", "plot no_such_thing(x)\n"}, folder_ / "figure"));
-  EXPECT_TRUE(fs::is_empty(folder_.path()));
+  EXPECT_QKGEOM_ERROR("gnuplot failed: ", write_plot({100, 100, "", "plot no_such_thing(x)\n"}, folder / "figure"));
+  EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
 }  // namespace

@@ -2,15 +2,13 @@
 // Whether 95 % intervals over 3, 5, 12 and 100 documents hold the truth, that of very many documents, in 95 of 100
 // samples: plasticity and geometry of a head, their means over heads, and differences between heads and samples.
 #include "examples/common/numbers/comparison.hpp"
-#include "qkgeom/backend/cpu_context.hpp"
-#include "qkgeom/core/random.hpp"
-#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/report/analyse_layer.hpp"
 #include "qkgeom/stats/interval.hpp"
-#include "tests/common/testing.hpp"
+#include "tests/common/on_cpu.hpp"
 
 namespace qkgeom::examples::interval_coverage {
 namespace {
+using test::ctx;
 
 constexpr index_t context_length = 1000, head_size = 4, heads = 3;
 constexpr index_t plasticity_rows = 60;  // every document has pairs in every query bucket but the first
@@ -68,7 +66,7 @@ estimate as_estimate(const head_estimate& e) { return {e.value, e.error, e.freed
 /// Plasticity under the query models of very many documents: errors are given the query model.
 class plasticity_sample {
  public:
-  plasticity_sample(cpu_context& ctx, const std::vector<query_model>& models, index_t documents, std::uint64_t seed) {
+  plasticity_sample(const std::vector<query_model>& models, index_t documents, std::uint64_t seed) {
     const planted_layer layer(documents, seed, plasticity_rows);
     const auto profiles = plasticity_profile(ctx, models, layer.view());
     report_ = {"planted", context_length, buckets.edges(context_length), {}};
@@ -100,7 +98,7 @@ class plasticity_sample {
 /// Rotation and PCA, with documents in at most `blocks` blocks.
 class geometry_sample {
  public:
-  geometry_sample(cpu_context& ctx, index_t documents, std::uint64_t seed, index_t blocks) {
+  geometry_sample(index_t documents, std::uint64_t seed, index_t blocks) {
     const planted_layer layer(documents, seed);
     model_report report{"planted", context_length, buckets.edges(context_length), {}};
     report.heads = analyse_layer(ctx, layer.view(), {0, true, {0, 1, 2}, {0, 1, 2}}, report.buckets, context_length,
@@ -168,20 +166,18 @@ void check_intervals(numbers truth, const char* difference, const Sample& sample
 }
 
 TEST(intervals, plasticity) {
-  cpu_context ctx{{.threads = 2}};
   const planted_layer many(4000, 1, plasticity_rows);
   const auto models = fit_queries(ctx, accumulate(ctx, many.view(), buckets, {.context_length = context_length}));
   check_intervals(
-      plasticity_sample(ctx, models, 10000, 2).found, "AP, difference of samples",
-      [&](index_t documents, std::uint64_t seed) { return plasticity_sample(ctx, models, documents, seed); },
+      plasticity_sample(models, 10000, 2).found, "AP, difference of samples",
+      [&](index_t documents, std::uint64_t seed) { return plasticity_sample(models, documents, seed); },
       [](const plasticity_sample& s) { return s.ap({0}); });
 }
 
 TEST(intervals, geometry) {
-  cpu_context ctx{{.threads = 2}};
   check_intervals(
-      geometry_sample(ctx, 20000, 3, 0).found, "bias, difference of samples",
-      [&](index_t documents, std::uint64_t seed) { return geometry_sample(ctx, documents, seed, 10); },
+      geometry_sample(20000, 3, 0).found, "bias, difference of samples",
+      [&](index_t documents, std::uint64_t seed) { return geometry_sample(documents, seed, 10); },
       [](const geometry_sample& s) { return s.bias({0}); });
 }
 

@@ -48,10 +48,6 @@ TEST(learned_beyond, a_trained_model_differs_and_an_untrained_one_does_not) {
   EXPECT_LT(outside, untrained_numbers / 10);
 }
 
-}  // namespace
-
-namespace {
-
 /// A model with one number: `value`, and the means that leave out each document of values around it.
 compared_model with(double value, const std::vector<double>& documents, bool untrained) {
   group_number n{"ap_drop", value, {}, {}};

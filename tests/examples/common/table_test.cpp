@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "examples/common/table.hpp"
 
-#include <unistd.h>
-
 #include "examples/common/labels.hpp"
 #include "examples/report/page.hpp"
-#include "tests/common/testing.hpp"
+#include "tests/io/scratch.hpp"
 
 namespace qkgeom::examples {
 namespace {
@@ -134,8 +132,9 @@ TEST(Target, IsJudgedByTwoStandardErrors) {
 }
 
 TEST(Target, PlacesAModelAmongOthers) {
-  const auto file = std::filesystem::temp_directory_path() / ("qkgeom-others-" + std::to_string(::getpid()) + ".csv");
-  std::ofstream(file) << "score,name,drop\n40,a,0.2\n,b,0.3\n20,c,0.05\n30,\"d, e\",0.1\n";
+  const test::scratch_folder folder;
+  const auto file = folder / "others.csv";
+  test::put(file, "score,name,drop\n40,a,0.2\n,b,0.3\n20,c,0.05\n30,\"d, e\",0.1\n");
   const auto models = read_scored_models(file, {"name", "drop", "score"});
   ASSERT_EQ(models.size(), 3u);
   EXPECT_EQ(models[2].name, "d, e");
@@ -143,7 +142,6 @@ TEST(Target, PlacesAModelAmongOthers) {
   EXPECT_EQ(median_score(models), 30);
   EXPECT_THROW(read_scored_models(file, {"model", "drop", "score"}), qkgeom::error);
   EXPECT_THROW(read_scored_models(file, {"name", "drop"}), qkgeom::error);
-  std::filesystem::remove(file);
   using testing::HasSubstr;
   EXPECT_THAT(quadrant_of({0.05, 0.01, 11}, 30, 30).statement, HasSubstr("keeps its context"));
   EXPECT_THAT(quadrant_of({0.05, 0.01, 11}, 29, 30).statement, HasSubstr("capability-limited"));

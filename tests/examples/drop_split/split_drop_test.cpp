@@ -2,13 +2,12 @@
 // AP_drop split into its causes: planted causes come back, causes add up, and one counterfactual written out.
 #include "examples/drop_split/split_drop.hpp"
 
-#include "qkgeom/planted/planted_head.hpp"
 #include "qkgeom/rotary/rotation_between.hpp"
-#include "tests/common/testing.hpp"
 #include "tests/plasticity/pair_oracle.hpp"
 
 namespace qkgeom::examples {
 namespace {
+using test::ctx;
 
 constexpr index_t full_length = 1000;
 using change = std::function<void(double t, double* row)>;
@@ -19,16 +18,15 @@ struct head {
   layer_moments moments;
   std::vector<query_model> models;
 
-  head(cpu_context& cpu, const change& q, const change& k, covariance_kind kind = covariance_kind::joint,
-       index_t documents = 96)
+  head(const change& q, const change& k, covariance_kind kind = covariance_kind::joint, index_t documents = 96)
       : rows(plant({.dim = 4, .context_length = full_length, .documents = documents, .rows = 80, .seed = 5})) {
     for (std::size_t i = 0; i < rows.q_position.size(); ++i) q(rows.q_position[i], &rows.q[4 * i]);
     for (std::size_t i = 0; i < rows.k_position.size(); ++i) k(rows.k_position[i], &rows.k[4 * i]);
-    moments = accumulate(cpu, as_layer(rows.view()), uniform_buckets{50}, {.context_length = full_length});
-    models = fit_queries(cpu, moments, {.covariance = kind});
+    moments = accumulate(ctx, as_layer(rows.view()), uniform_buckets{50}, {.context_length = full_length});
+    models = fit_queries(ctx, moments, {.covariance = kind});
   }
-  drop_split split(cpu_context& cpu, const drop_split_options& options = {}) const {
-    return split_drop(cpu, models, as_layer(rows.view()), full_length, options)[0];
+  drop_split split(const drop_split_options& options = {}) const {
+    return split_drop(ctx, models, as_layer(rows.view()), full_length, options)[0];
   }
 };
 
@@ -52,42 +50,38 @@ void expect_cause(const drop_split& s, drop_cause cause) {
 }
 
 TEST(drop_split, each_planted_cause_comes_back) {
-  cpu_context cpu{{.threads = 2}};
-  const head drift(cpu, along(0.5, 0.005), unchanged);
-  expect_cause(drift.split(cpu), drop_cause::drift);
+  const head drift(along(0.5, 0.005), unchanged);
+  expect_cause(drift.split(), drop_cause::drift);
 
   // Means of a fifth of the context each that have no slope over the whole.
   const head content(
-      cpu,
       [](double t, double* q) {
         constexpr double mean[] = {0.3, 4.3, 1, 0.3, 2.3};
         q[1] += mean[static_cast<int>(t / 200)];
       },
       unchanged);
-  expect_cause(content.split(cpu), drop_cause::content_mean);
+  expect_cause(content.split(), drop_cause::content_mean);
 
   const head variance(
-      cpu,
       [](double t, double* q) {
         for (int c = 0; c < 4; ++c) q[c] = 1 + q[c] * (2.5 - 0.0022 * t);
       },
       unchanged);
-  expect_cause(variance.split(cpu), drop_cause::variance);
+  expect_cause(variance.split(), drop_cause::variance);
 
-  const head keys(cpu, along(3, 0), along(0, 0.006));
-  expect_cause(keys.split(cpu), drop_cause::keys);
+  const head keys(along(3, 0), along(0, 0.006));
+  expect_cause(keys.split(), drop_cause::keys);
 }
 
 TEST(drop_split, two_causes_share_the_drop_and_the_parts_add_up) {
-  cpu_context cpu{{.threads = 2}};
   for (const auto kind : all_covariance_kinds) {
-    const head both(cpu, along(0.5, 0.002), along(0, 0.006), kind);
-    const auto s = both.split(cpu);
+    const head both(along(0.5, 0.002), along(0, 0.006), kind);
+    const auto s = both.split();
     EXPECT_GT(s.cause[static_cast<std::size_t>(drop_cause::drift)].value, 0.05);
     EXPECT_GT(s.cause[static_cast<std::size_t>(drop_cause::keys)].value, 0.05);
     double sum = s.rest.value;
     for (const auto& p : s.cause) sum += p.value;
-    const auto profile = plasticity_profile(cpu, both.models, as_layer(both.rows.view()))[0];
+    const auto profile = plasticity_profile(ctx, both.models, as_layer(both.rows.view()))[0];
     const auto want = summarize(profile, full_length).drop;
     EXPECT_NEAR(sum, want.value, 1e-14);
     EXPECT_DOUBLE_EQ(s.drop.value, want.value);
@@ -102,8 +96,7 @@ TEST(drop_split, two_causes_share_the_drop_and_the_parts_add_up) {
 }
 
 TEST(drop_split, a_counterfactual_is_what_its_definition_says) {
-  cpu_context cpu{{.threads = 2}};
-  const head h(cpu, along(0.5, 0.002), along(0, 0.006), covariance_kind::joint, 4);
+  const head h(along(0.5, 0.002), along(0, 0.006), covariance_kind::joint, 4);
   // The drift term frozen at its mean over the buckets of the first fifth, and pairs reweighed to their distances
   // there.
   auto model = h.models[0];
@@ -143,12 +136,11 @@ TEST(drop_split, a_counterfactual_is_what_its_definition_says) {
     }
     return sum / weight;
   };
-  const auto split = h.split(cpu, {.distance_cell = cell});
+  const auto split = h.split({.distance_cell = cell});
   EXPECT_NEAR(split.drop_with[0b1001], mean_of(0, 0.2 * full_length) - mean_of(0.8 * full_length, full_length), 1e-12);
 }
 
 TEST(drop_split, keys_rotated_back_see_no_distance) {
-  cpu_context cpu{{.threads = 2}};
   for (const char* style : {"half", "interleaved"})
     for (const auto kind : all_covariance_kinds) {
       const captured_rope rope{style, 4, 1, {0.003, 0.0007}};
@@ -156,8 +148,8 @@ TEST(drop_split, keys_rotated_back_see_no_distance) {
         for (int c = 0; c < 4; ++c) x[c] = 0.5 * x[c] + 2 + c;
         vector_rotation(rope, t)(x);
       };
-      const head h(cpu, rotated, rotated, kind, 24);
-      const auto s = h.split(cpu, {.rotation = rope});
+      const head h(rotated, rotated, kind, 24);
+      const auto s = h.split({.rotation = rope});
       EXPECT_GT(std::abs(s.drop.value), 0.05);
       // A query meets keys that all stand half a bucket before it, whatever bucket it is in. A model of one covariance
       // for all buckets, or of one in the axes of the drift, does not turn with its queries.
@@ -171,16 +163,14 @@ TEST(drop_split, keys_rotated_back_see_no_distance) {
 }
 
 TEST(drop_split, a_rotation_of_more_coordinates_than_keys_have_is_refused) {
-  cpu_context cpu{{.threads = 1}};
-  const head h(cpu, unchanged, unchanged, covariance_kind::joint, 4);
+  const head h(unchanged, unchanged, covariance_kind::joint, 4);
   EXPECT_QKGEOM_ERROR("more coordinates than keys have, 4",
-                      h.split(cpu, {.rotation = captured_rope{"half", 6, 1, {1, 1, 1}}}));
+                      h.split({.rotation = captured_rope{"half", 6, 1, {1, 1, 1}}}));
 }
 
 TEST(drop_split, means_over_heads_leave_a_document_out_of_all_at_once) {
-  cpu_context cpu{{.threads = 2}};
-  const head a(cpu, along(0.5, 0.005), unchanged), b(cpu, along(3, 0), along(0, 0.006));
-  const auto x = a.split(cpu), y = b.split(cpu);
+  const head a(along(0.5, 0.005), unchanged), b(along(3, 0), along(0, 0.006));
+  const auto x = a.split(), y = b.split();
   drop_split none = x;
   none.drop.value = std::nan("");
   for (index_t v = 0; v < drop_causes + 2; ++v) {
@@ -194,10 +184,9 @@ TEST(drop_split, means_over_heads_leave_a_document_out_of_all_at_once) {
 }
 
 TEST(drop_split, a_head_without_a_first_fifth_has_no_split) {
-  cpu_context cpu{{.threads = 2}};
-  head h(cpu, unchanged, unchanged);
+  head h(unchanged, unchanged);
   for (std::size_t b = 0; b < 5; ++b) h.models[0].bucket[b] = {};
-  const auto s = h.split(cpu);
+  const auto s = h.split();
   EXPECT_TRUE(std::isnan(s.drop.value));
   EXPECT_TRUE(std::isnan(s.cause[0].value));
 }

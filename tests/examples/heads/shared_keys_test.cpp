@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "examples/heads/tables.hpp"
+#include "qkgeom/stats/association.hpp"
 
 #include "tests/common/testing.hpp"
 #include "tests/report/hand_report.hpp"
@@ -38,14 +39,13 @@ TEST(shared_keys, likeness_is_the_mean_over_pairs_of_a_layer) {
     for (std::size_t i = 0; i < 8; ++i)
       for (std::size_t j = i + 1; j < 8; ++j) {
         if (i / 4 != j / 4 || (i / 2 == j / 2) != same) continue;
-        double x = 0, y = 0, xx = 0, yy = 0, xy = 0, apart = 0;
+        std::vector<double> p, q;
         for (std::size_t b = 1; b < 10; ++b) {
-          const double p = r.heads[i].profiles[0].buckets[b].plasticity,
-                       q = r.heads[j].profiles[0].buckets[b].plasticity;
-          x += p / 9, y += q / 9, xx += p * p / 9, yy += q * q / 9, xy += p * q / 9, apart += std::abs(p - q) / 9;
+          p.push_back(r.heads[i].profiles[0].buckets[b].plasticity);
+          q.push_back(r.heads[j].profiles[0].buckets[b].plasticity);
+          distance += std::abs(p.back() - q.back()) / 9;
         }
-        sum += (xy - x * y) / std::sqrt((xx - x * x) * (yy - y * y));
-        distance += apart;
+        sum += associate(association::pearson, p, q);
         ++pairs;
       }
     return std::pair(sum / pairs, distance / pairs);

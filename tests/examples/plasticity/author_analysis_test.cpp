@@ -8,28 +8,24 @@
 #include "qkgeom/context/pair_formula.hpp"
 #include "qkgeom/linalg/dense.hpp"
 #include "qkgeom/model/householder.hpp"
-#include "qkgeom/planted/planted_head.hpp"
 #include "tests/common/data_files.hpp"
-#include "tests/examples/common/written.hpp"
+#include "tests/common/on_cpu.hpp"
+#include "tests/io/scratch.hpp"
 
 namespace qkgeom::examples {
 namespace {
 using nlohmann::json;
+using test::ctx;
 
-struct author_case {
-  const char* capture;
-  const char* answers;
-};
-
-class author : public testing::TestWithParam<author_case> {
+class author : public testing::TestWithParam<test::golden_case> {
  protected:
   void SetUp() override {
-    source_.emplace(capture_set::open({test::golden(GetParam().capture + std::string(".safetensors"))}));
-    answers_ = json::parse(std::ifstream(test::golden(GetParam().answers + std::string(".json"))));
+    source_.emplace(capture_set::open({test::golden(GetParam().capture + ".safetensors")}));
+    answers_ = json::parse(std::ifstream(test::golden(GetParam().answers + ".json")));
     const auto grid = author_buckets(source_->manifest());
     buckets_ = grid.edges;
     EXPECT_EQ(grid.first, 0);
-    auto all = author_analysis(ctx_, *source_, buckets_, {}, [](index_t) {});
+    auto all = author_analysis(ctx, *source_, buckets_, {}, [](index_t) {});
     for (auto& h : all)
       if (answers_of(h)) heads_.push_back(std::move(h));
     ASSERT_EQ(heads_.size(), answers_.at("heads").size());
@@ -40,10 +36,9 @@ class author : public testing::TestWithParam<author_case> {
     return nullptr;
   }
   std::string golden(const std::string& table) const {
-    return test::golden("author-" + std::string(GetParam().answers) + "." + table + ".csv");
+    return test::golden("author-" + GetParam().answers + "." + table + ".csv");
   }
 
-  cpu_context ctx_{{.threads = 2}};
   std::optional<capture_set> source_;
   json answers_;
   bucket_edges buckets_;
@@ -84,8 +79,7 @@ TEST_P(author, cells_equal_the_exact_answers) {
 
 /// Variance over the pairs of each cell of their plasticity, by brute force.
 template <class T>
-std::vector<double> cell_variances(cpu_context& ctx, const head_view<T>& head, const bucket_edges& buckets,
-                                   const author_head& h) {
+std::vector<double> cell_variances(const head_view<T>& head, const bucket_edges& buckets, const author_head& h) {
   const auto m = accumulate(ctx, head, edge_buckets{buckets.edges()});
   const auto sign = detail::key_signs(m.k);
   const head_moments flipped{m.buckets, {detail::flipped(m.q.total, sign), m.q.bucket}, {}};
@@ -135,7 +129,7 @@ TEST_P(author, sampled_columns_agree_within_their_standard_error) {
     double head_variance = 0;
     layer.visit([&]<class T>(const layer_view<T>& view) {
       const auto at = std::find(layer.query_heads.begin(), layer.query_heads.end(), h.q_head);
-      const auto variance = cell_variances(ctx_, view.head(at - layer.query_heads.begin()), buckets_, h);
+      const auto variance = cell_variances(view.head(at - layer.query_heads.begin()), buckets_, h);
       for (std::size_t c = 0; c < h.cells.size(); ++c, ++row) {
         // At most 20000 pairs of a cell were drawn, with replacement.
         const double error2 = variance[c] / static_cast<double>(std::min<std::int64_t>(20000, h.cells[c].pairs));
@@ -166,15 +160,7 @@ TEST_P(author, component_weights_equal_the_answers) {
   EXPECT_EQ(row, got.rows());
 }
 
-INSTANTIATE_TEST_SUITE_P(captures, author,
-                         testing::Values(author_case{"long-f64", "long-f32"}, author_case{"long-f32", "long-f32"},
-                                         author_case{"long-bf16", "long-bf16"},
-                                         author_case{"short-bf16", "short-bf16"}),
-                         [](const auto& c) {
-                           std::string name = c.param.capture;
-                           name[name.find('-')] = '_';
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(captures, author, test::golden_cases, test::name_of_case);
 
 planted_head small_head() {
   planted_head p{.dim = 6, .context_length = 1024, .documents = 5, .rows = 64, .seed = 11};
@@ -184,7 +170,6 @@ planted_head small_head() {
 }
 
 TEST(author_layer, does_not_depend_on_the_signs_of_coordinates) {
-  cpu_context ctx{{.threads = 1}};
   const auto rows = plant<double>(small_head());
   auto other = rows;
   for (std::size_t i = 0; i < other.q.size(); ++i) {
@@ -201,7 +186,6 @@ TEST(author_layer, does_not_depend_on_the_signs_of_coordinates) {
 }
 
 TEST(author_layer, counts_windows_in_buckets) {
-  cpu_context ctx{{.threads = 1}};
   const auto rows = plant<double>(small_head());
   auto head = rows.view();
   const auto edges = uniform_buckets{128}.edges(1024);
@@ -217,7 +201,6 @@ TEST(author_layer, counts_windows_in_buckets) {
 }
 
 TEST(author_layer, thins_heads_of_too_many_tokens) {
-  cpu_context ctx{{.threads = 1}};
   const auto rows = plant<float>(small_head());
   const auto edges = uniform_buckets{128}.edges(1024);
   const layer_names names{4, true, {3}, {1}};

@@ -3,43 +3,43 @@
 // intervals hold.
 #include "examples/what_if/extrapolation.hpp"
 
-#include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/what_if.hpp"
 #include "qkgeom/report/analyse.hpp"
 #include "qkgeom/rotary/stationary.hpp"
 #include "qkgeom/stats/interval.hpp"
+#include "tests/common/on_cpu.hpp"
 #include "tests/io/planted_capture.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace qkgeom::examples {
 namespace {
+using test::ctx;
 using test::planted_capture;
 
-model_report report_of(cpu_context& cpu, const capture_set& source) {
-  return analyse(cpu, source, {.covariances = {covariance_kind::joint}, .empirical = false, .heatmap = false});
+model_report report_of(const capture_set& source) {
+  return analyse(ctx, source, {.covariances = {covariance_kind::joint}, .empirical = false, .heatmap = false});
 }
 
 /// The check of a capture against itself from its first half, quarter and eighth.
-self_check check_of(cpu_context& cpu, const capture_set& source, const model_report& whole) {
+self_check check_of(const capture_set& source, const model_report& whole) {
   const index_t length = source.manifest().context_length;
   std::vector<short_prediction> parts;
   for (const index_t factor : {2, 4, 8})
-    parts.push_back({static_cast<double>(factor),
-                     report_of(cpu, what_if(source.before(length / factor), {.context_length = length}))});
+    parts.push_back(
+        {static_cast<double>(factor), report_of(what_if(source.before(length / factor), {.context_length = length}))});
   return check_predictions(whole, parts);
 }
 
 TEST(extrapolation, heads_that_do_not_depend_on_position_are_predicted_64_times_as_far) {
-  cpu_context cpu{{.threads = 2}};
   const test::scratch_folder folder;
   const index_t short_context = 256, layers = 24;
   planted_capture{.context = short_context, .documents = 24, .rows = 256, .layers = layers}.write(folder / "short");
   planted_capture{.context = 64 * short_context, .documents = 24, .rows = 256, .layers = layers, .seed = 2}.write(
       folder / "long");
   const auto source = capture_set::open({folder / "short"});
-  const auto captured = report_of(cpu, source), truth = report_of(cpu, capture_set::open({folder / "long"}));
-  const auto predicted = report_of(cpu, what_if(source, {.context_length = 64 * short_context}));
-  const auto check = check_of(cpu, source, captured);
+  const auto captured = report_of(source), truth = report_of(capture_set::open({folder / "long"}));
+  const auto predicted = report_of(what_if(source, {.context_length = 64 * short_context}));
+  const auto check = check_of(source, captured);
   const auto heads = extrapolate(predicted, check, 64);
   std::size_t inside = 0, all = 0;
   for (std::size_t h = 0; h < heads.size(); ++h)
@@ -60,15 +60,14 @@ TEST(extrapolation, heads_that_do_not_depend_on_position_are_predicted_64_times_
 }
 
 TEST(extrapolation, heads_that_drift_fail_the_check) {
-  cpu_context cpu{{.threads = 2}};
   const test::scratch_folder folder;
   planted_capture{.context = 256, .documents = 12, .rows = 128, .layers = 4}.write(folder / "steady");
   planted_capture{.context = 256, .documents = 12, .rows = 128, .layers = 4, .drift = 8, .growth = 1}.write(folder /
                                                                                                             "drifting");
   const auto width = [&](const char* name) {
     const auto source = capture_set::open({folder / name});
-    const auto whole = report_of(cpu, source);
-    const auto heads = extrapolate(whole, check_of(cpu, source, whole), 16);
+    const auto whole = report_of(source);
+    const auto heads = extrapolate(whole, check_of(source, whole), 16);
     double sum = 0;
     for (const auto& h : heads) sum += half_width(h[3], interval_miss);
     return sum / static_cast<double>(heads.size());
@@ -113,24 +112,23 @@ TEST(extrapolation, the_error_of_a_miss_is_no_miss) {
 }
 
 TEST(extrapolation, moments_alone_give_what_the_rows_give) {
-  cpu_context cpu{{.threads = 2}};
   const test::scratch_folder folder;
   const planted_capture planted{.context = 512, .documents = 24, .rows = 256, .layers = 6, .stage = "pre"};
   planted.write(folder / "c");
   const auto source = capture_set::open({folder / "c"});
   const index_t length = 8192;
-  const auto by_rows = report_of(cpu, what_if(source, {.context_length = length, .keep_first = 0}));
+  const auto by_rows = report_of(what_if(source, {.context_length = length, .keep_first = 0}));
   for (const auto& h : by_rows.heads) {
     const auto layer = source.read_layer(h.layer);
-    const auto before = accumulate(cpu, layer.view<float>(), uniform_buckets{512}, {.context_length = 512});
+    const auto before = accumulate(ctx, layer.view<float>(), uniform_buckets{512}, {.context_length = 512});
     const auto buckets = uniform_buckets{length / 16}.edges(length);
     const auto moments = stationary_moments(before, planted.rope(), buckets);
-    const auto rotation = planar_rotation(cpu, moments, {.context_length = length})[0];
+    const auto rotation = planar_rotation(ctx, moments, {.context_length = length})[0];
     EXPECT_NEAR(rotation.q.r, h.rotation.q.r, 0.03);
     EXPECT_NEAR(rotation.k.r, h.rotation.k.r, 0.03);
     EXPECT_NEAR(rotation.bias.context_logits, h.rotation.bias.context_logits,
                 0.05 * (1 + std::abs(h.rotation.bias.context_logits)));
-    const auto profile = stationary_profile(cpu, before, planted.rope(), buckets)[0];
+    const auto profile = stationary_profile(ctx, before, planted.rope(), buckets)[0];
     const auto summary = summarize(profile, length);
     const auto near = [](const estimate& a, const estimate& b) {
       return std::abs(a.value - b.value) < 0.01 + 4 * std::hypot(a.error, b.error);

@@ -1,11 +1,49 @@
 // SPDX-License-Identifier: MIT
-#include "qkgeom/linalg/scores.hpp"
-
+#include "qkgeom/adapt/eigen.hpp"
 #include "qkgeom/core/random.hpp"
+#include "qkgeom/linalg/scores.hpp"
+#include "qkgeom/linalg/symmetric.hpp"
 #include "tests/common/testing.hpp"
 
-namespace qkgeom::linalg {
 namespace {
+
+using namespace qkgeom;
+using namespace qkgeom::linalg;
+
+TEST(semidefinite_factor, is_a_factor_also_of_singular_matrices) {
+  const random_stream s{.seed = 4};
+  for (const index_t rank : {0, 1, 3, 6}) {
+    const auto drawn = [&](auto i, auto r) { return s.uniform(static_cast<std::uint64_t>(r * 6 + i)) - 0.5; };
+    const auto half = Eigen::MatrixXd::NullaryExpr(6, rank, drawn).eval();
+    const Eigen::MatrixXd m = half * half.transpose();
+    const auto f = semidefinite_factor({m.data(), m.data() + 36}, 6);
+    ASSERT_EQ(f.rank, rank);
+    const Eigen::Map<const Eigen::MatrixXd> transposed(f.factor.data(), rank, 6);
+    EXPECT_LE((transposed.transpose() * transposed - m).cwiseAbs().maxCoeff(), 1e-14);
+  }
+  EXPECT_THROW(semidefinite_factor({std::nan("")}, 1), error);
+}
+
+TEST(semidefinite_factor, is_a_lower_triangle_unless_the_matrix_is_nearly_singular) {
+  // Of (1, x; x, x^2 + s) the factor without pivots is (1, 0; x, sqrt s).
+  for (const double x : {0.5, 3.0})
+    for (const double s : {1.0, 1e-5, 1e-7, 1e-12}) {
+      const auto f = semidefinite_factor({1, x, x, x * x + s}, 2);
+      ASSERT_EQ(f.rank, 2);
+      const auto& l = f.factor;
+      EXPECT_NEAR(l[0] * l[0] + l[1] * l[1], 1, 1e-15);
+      EXPECT_NEAR(l[0] * l[2] + l[1] * l[3], x, 1e-14);
+      EXPECT_NEAR(l[2] * l[2] + l[3] * l[3], x * x + s, 1e-14);
+      if (s >= 1e-5) {
+        EXPECT_EQ(l[1], 0);
+        EXPECT_NEAR(l[3], std::sqrt(s), 1e-10);
+      }
+      // With pivots the larger diagonal entry comes first, whose row then has one entry.
+      if (s <= 1e-7 && x > 1) {
+        EXPECT_EQ(l[3], 0);
+      }
+    }
+}
 
 /// Normal scores about `mean`, padded to whole lanes.
 std::vector<float> scores(index_t n, double mean) {
@@ -59,4 +97,3 @@ TEST(scores, have_their_excess_over_mean_and_deviations) {
 }
 
 }  // namespace
-}  // namespace qkgeom::linalg
