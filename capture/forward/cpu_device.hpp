@@ -8,6 +8,7 @@
 #include "capture/forward/attention/attention.hpp"
 #include "capture/forward/decoder.hpp"
 #include "capture/forward/products/blas.hpp"
+#include "capture/forward/products/row_products.hpp"
 #include "capture/forward/simd_team.hpp"
 #include "qkgeom/core/buffer.hpp"
 #include "qkgeom/core/thread_pool.hpp"
@@ -72,7 +73,7 @@ class cpu_device {
   template <class T>
   void multiply(const product_shape& s, const T* a, const T* b, float* c) const {
     static_assert(sizeof(T) == sizeof(float));
-    multiply_transposed(s.rows, s.columns, s.inner, reinterpret_cast<const float*>(a), s.a.row,
+    multiply_short_rows(s.rows, s.columns, s.inner, reinterpret_cast<const float*>(a), s.a.row,
                         reinterpret_cast<const float*>(b), s.b.row, c, s.c.row);
   }
 
