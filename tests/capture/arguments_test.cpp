@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "capture/arguments.hpp"
 
-#include <gmock/gmock.h>
-
 #include <sstream>
 
 #include "tests/common/data_files.hpp"

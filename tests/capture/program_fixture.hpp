@@ -2,7 +2,6 @@
 #pragma once
 
 #include <fcntl.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -10,11 +9,8 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <filesystem>
 #include <sstream>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "qkgeom/io/file.hpp"
 #include "tests/capture/capture_fixture.hpp"

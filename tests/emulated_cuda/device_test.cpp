@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The emulated device shows missing waits and accesses that a device would refuse.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <vector>
-
+#include "tests/emulated_cuda/device.hpp"
 #include "capture/forward/device/cuda_device.cuh"
 #include "qkgeom/backend/cuda/resources.cuh"
-#include "tests/emulated_cuda/device.hpp"
+#include "tests/common/testing.hpp"
 
 namespace {
 

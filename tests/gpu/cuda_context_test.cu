@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: MIT
 // cuda_context against cpu_context, every primitive. Skipped where there is no CUDA device.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <string>
-#include <vector>
-
 #include <thrust/execution_policy.h>
 #include <thrust/for_each.h>
 #include <thrust/iterator/counting_iterator.h>
@@ -19,7 +13,6 @@
 #include "qkgeom/report/analyse_layer.hpp"
 #include "qkgeom/rotary/rotation_between.hpp"
 #include "tests/backend/compared_contexts.hpp"
-#include "tests/common/refusal.hpp"
 #include "tests/rotary/compared_grip.hpp"
 
 namespace {

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: MIT
 // The forward pass on a GPU against transformers and against the CPU. Skipped where there is no device.
-#include <gtest/gtest.h>
-
-#include <vector>
-
 #include "capture/on_cuda.hpp"
 #include "tests/capture/forward/compared_passes.hpp"
 

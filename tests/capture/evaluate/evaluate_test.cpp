@@ -3,11 +3,6 @@
 // writes.
 #include "capture/evaluate/evaluate.hpp"
 
-#include <gmock/gmock.h>
-
-#include <numeric>
-#include <set>
-
 #include "capture/evaluate/probes.hpp"
 #include "capture/forward/cpu_forward_pass.hpp"
 #include "capture/forward/layer_weights.hpp"

@@ -3,8 +3,6 @@
 // head that is restored has the negative of its rows, whatever the layout of the checkpoint.
 #include "capture/evaluate/restore.hpp"
 
-#include <gmock/gmock.h>
-
 #include "tests/capture/evaluate/evaluated_model.hpp"
 #include "tests/capture/forward/forward_fixture.hpp"
 

@@ -3,16 +3,6 @@
 // and for the host as a device.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <map>
-#include <string>
-#include <tuple>
-#include <utility>
-#include <vector>
-
 #include "capture/forward/cpu_forward_pass.hpp"
 #include "capture/job/prepare.hpp"
 #include "capture/job/stores/statistics_store.hpp"

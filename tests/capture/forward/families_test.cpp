@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Each family's odd features: the fixture that agrees with transformers (forward_test.cpp) does so no more when one of
 // them is switched off, so that the fixture tests it.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <filesystem>
-#include <map>
-
 #include "capture/forward/layer_weights.hpp"
 #include "tests/capture/forward/forward_fixture.hpp"
 #include "tests/common/data_files.hpp"

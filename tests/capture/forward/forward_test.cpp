@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: MIT
 // The forward pass of every family against what transformers computes.
-#include <gtest/gtest.h>
-
-#include <numeric>
-
 #include "capture/forward/products/tiles.hpp"
 #include "tests/capture/forward/compared_passes.hpp"
 

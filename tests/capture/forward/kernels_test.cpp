@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The forward pass' parts against brute force.
-#include <gmock/gmock.h>
-
 #include <Eigen/Dense>
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "capture/forward/attention/attention.hpp"
 #include "capture/forward/kernels.hpp"
@@ -20,6 +12,7 @@
 #include "capture/forward/simd_team.hpp"
 #include "qkgeom/core/random.hpp"
 #include "qkgeom/core/scalar.hpp"
+#include "tests/common/testing.hpp"
 
 namespace qkgeom {
 namespace {

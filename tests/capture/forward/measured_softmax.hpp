@@ -2,16 +2,10 @@
 // A document's queries and keys, and what its softmax gives: as a device measures it, chunk by chunk, and plainly.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <numeric>
-#include <vector>
-
 #include "capture/forward/softmax.hpp"
 #include "capture/forward/team.hpp"
 #include "qkgeom/core/random.hpp"
+#include "tests/common/testing.hpp"
 
 namespace qkgeom::test {
 

@@ -2,13 +2,6 @@
 // What is measured of the softmax, on the CPU and on a device that the host plays, against a plain softmax.
 #include "capture/forward/softmax.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <numeric>
-#include <optional>
-#include <vector>
-
 #include "capture/forward/cpu_device.hpp"
 #include "tests/capture/forward/compared_passes.hpp"
 #include "tests/capture/forward/device/host_device.hpp"

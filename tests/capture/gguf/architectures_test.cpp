@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Files that llama.cpp's converter wrote have the tensors, the queries and the keys of the checkpoints before it.
-#include <gtest/gtest.h>
-
-#include <set>
-
 #include "capture/gguf/gguf_model.hpp"
 #include "tests/capture/capture_fixture.hpp"
 #include "tests/capture/forward/forward_fixture.hpp"

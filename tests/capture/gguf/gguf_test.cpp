@@ -2,11 +2,6 @@
 // Models in GGUF: blocks have the bits of the Python package `gguf`, a file is not believed, and a model gives what its
 // safetensors give. QKGEOM_REAL_MODEL=FILE names SmolLM2-135M-Instruct.Q4_1.gguf, whose golden numbers are then
 // checked.
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <numeric>
-
 #include "capture/gguf/gguf_model.hpp"
 #include "capture/job/prepare.hpp"
 #include "capture/model/checkpoint.hpp"

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // The tokenizer of a GGUF file gives the ids of llama.cpp (tests/data/make_gguf_tokenizers.py).
-#include <gtest/gtest.h>
-
 #include "capture/gguf/gguf_model.hpp"
 #include "capture/text/tokenizer.hpp"
 #include "tests/capture/gguf/gguf_fixture.hpp"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Broken and lying GGUF files: qkgeom-capture says one sentence and ends with status 2, within a limit of memory and
 // time.
-#include <gmock/gmock.h>
-
 #include <chrono>
 
 #include "tests/capture/gguf/gguf_fixture.hpp"

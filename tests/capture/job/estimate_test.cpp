@@ -2,12 +2,9 @@
 #include "capture/job/estimate.hpp"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cmath>
 #include <sstream>
 
 #include "capture/forward/products/tiles.hpp"

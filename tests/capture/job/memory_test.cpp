@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Peak memory of qkgeom-capture.
-#include <gtest/gtest.h>
 #include <sys/prctl.h>
-
-#include <map>
-#include <string>
-#include <vector>
 
 #include "qkgeom/io/json.hpp"
 #include "qkgeom/io/safetensors.hpp"

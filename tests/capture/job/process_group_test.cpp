@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Captures that are made in parts, and by several processes: what they hold together is what one process makes.
-#include <gmock/gmock.h>
-
-#include <algorithm>
 #include <barrier>
 #include <mutex>
-#include <numeric>
 #include <thread>
 
 #include "capture/job/cut.hpp"

@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: MIT
 // qkgeom-capture as a program: exit status and messages. tests/faults has what may happen to it while it runs.
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <fstream>
-#include <numeric>
-
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/safetensors.hpp"
 #include "tests/capture/forward/forward_fixture.hpp"

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "capture/job/protocol.hpp"
 
-#include <gmock/gmock.h>
-
-#include <set>
-
 #include "capture/model/head_changes.hpp"
 #include "tests/common/data_files.hpp"
 #include "tests/io/scratch.hpp"

@@ -2,11 +2,6 @@
 // --check finds a right reference right, and names the cause where one is wrong in a known way.
 #include "capture/job/reference.hpp"
 
-#include <gmock/gmock.h>
-
-#include <functional>
-#include <numeric>
-
 #include "qkgeom/io/safetensors.hpp"
 #include "tests/capture/capture_fixture.hpp"
 #include "tests/capture/forward/forward_fixture.hpp"

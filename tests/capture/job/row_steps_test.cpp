@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What a family does to its rows is undone and redone by its manifest alone: of each fixture, rows from before the
 // rotary embedding become those from after it, and the reverse.
-#include <gtest/gtest.h>
-
 #include <Eigen/Core>
-#include <cmath>
 
 #include "qkgeom/backend/cpu_context.hpp"
 #include "qkgeom/io/what_if.hpp"

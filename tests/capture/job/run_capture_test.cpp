@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: MIT
 // From documents and a checkpoint to a capture folder.
-#include <gmock/gmock.h>
-
 #include <unistd.h>
-#include <algorithm>
-#include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <map>
-#include <numeric>
 #include <regex>
 #include <sstream>
-#include <string>
 
 #include "capture/job/documents.hpp"
 #include "capture/job/estimate.hpp"

@@ -1,17 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "capture/model/checkpoint.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "qkgeom/io/safetensors.hpp"
-#include "tests/common/refusal.hpp"
 #include "tests/io/scratch.hpp"
 
 namespace qkgeom {

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "capture/model/description.hpp"
 
-#include <gmock/gmock.h>
-
-#include <cmath>
-#include <string>
-
 #include "capture/job/plan.hpp"
 #include "tests/capture/model/said.hpp"
 #include "tests/common/data_files.hpp"

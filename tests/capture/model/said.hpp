@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <array>
-#include <utility>
-#include <vector>
-
 #include "capture/job/plan.hpp"
 #include "qkgeom/io/json.hpp"
+#include "tests/common/testing.hpp"
 
 namespace qkgeom::test {
 

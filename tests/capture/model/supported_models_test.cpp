@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What README.md and docs/capture.md say about models follows from the tables of families and of GGUF's architectures,
 // and from the families' fixtures. A failing test prints the lines as they must be.
-#include <gmock/gmock.h>
-
-#include <algorithm>
-
 #include "capture/gguf/architecture.hpp"
 #include "capture/model/description.hpp"
 #include "tests/capture/forward/forward_fixture.hpp"

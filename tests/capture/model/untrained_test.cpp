@@ -2,13 +2,6 @@
 // Models before training: what their weights are, in every family, and captures of them.
 #include "capture/model/untrained.hpp"
 
-#include <gmock/gmock.h>
-
-#include <cmath>
-#include <filesystem>
-#include <numeric>
-#include <tuple>
-
 #include "capture/model/checkpoint.hpp"
 #include "qkgeom/io/capture_set.hpp"
 #include "tests/capture/capture_fixture.hpp"

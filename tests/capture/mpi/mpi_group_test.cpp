@@ -2,14 +2,9 @@
 // Processes of mpirun: as a group, for which this program starts itself, and as those of qkgeom-capture.
 #include "capture/job/mpi/mpi_group.hpp"
 
-#include <gmock/gmock.h>
-
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <charconv>
-#include <cstdlib>
-#include <fstream>
 #include <sstream>
 
 #include "qkgeom/core/random.hpp"

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "capture/text/regex.hpp"
 
-#include <gmock/gmock.h>
-
-#include <string>
-
 #include "tests/common/data_files.hpp"
 
 namespace qkgeom {

@@ -2,16 +2,8 @@
 // Token ids against those of the `tokenizers` library: of the bundled tokenizer (tests/data/make_token_ids.py), of
 // small tokenizers of every scheme (make_tokenizers.py), and of random ones where the library is installed
 // (fuzz_tokenizers.py).
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <cstdlib>
-#include <fstream>
-#include <string>
-#include <vector>
-
-#include "capture/job/documents.hpp"
 #include "capture/text/tokenizer.hpp"
+#include "capture/job/documents.hpp"
 #include "capture/text/unicode.hpp"
 #include "qkgeom/io/json.hpp"
 #include "tests/capture/text/token_ids.hpp"

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: MIT
 // cuDNN's attention against the blockwise one on a GPU. Skipped where there is no device.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <utility>
-#include <vector>
-
 #include "capture/forward/device/cuda_device.cuh"
 #include "qkgeom/core/random.hpp"
+#include "tests/common/testing.hpp"
 
 namespace qkgeom {
 namespace {

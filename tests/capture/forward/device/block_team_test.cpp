@@ -1,18 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The kernels of the forward pass by blocks of threads that run far ahead of one another, as they do on a device: a
 // barrier that is missing shows.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <memory>
-#include <numeric>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "capture/forward/device/forward_pass.hpp"
 #include "capture/job/stores/moment_store.hpp"
 #include "tests/capture/forward/compared_passes.hpp"

@@ -3,17 +3,7 @@
 #include "capture/forward/device/forward_pass.hpp"
 #include "capture/job/stores/moment_store.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <map>
-#include <memory>
 #include <mutex>
-#include <string>
-#include <vector>
 
 #include "capture/on_cpu.hpp"
 #include "qkgeom/backend/cpu_context.hpp"

@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Moments of every token, written during the forward pass: against the rows themselves, merged, interrupted, damaged.
-#include <gmock/gmock.h>
-
-#include <filesystem>
-#include <numeric>
-
 #include "capture/job/cut.hpp"
 #include "qkgeom/io/capture_moments.hpp"
 #include "tests/capture/capture_fixture.hpp"

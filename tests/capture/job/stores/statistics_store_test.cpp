@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The queries whose softmax is measured, and the sums over all queries that they stand for.
 #include "capture/job/stores/statistics_store.hpp"
-
-#include <gtest/gtest.h>
-
-#include <numeric>
-#include <optional>
+#include "tests/common/testing.hpp"
 
 namespace qkgeom {
 namespace {
