@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -8,7 +9,7 @@
 #include "capture/forward/attention/attention.hpp"
 #include "capture/forward/decoder.hpp"
 #include "capture/forward/products/blas.hpp"
-#include "capture/forward/products/row_products.hpp"
+#include "capture/forward/products/linear_panels.hpp"
 #include "capture/forward/simd_team.hpp"
 #include "qkgeom/core/buffer.hpp"
 #include "qkgeom/core/thread_pool.hpp"
@@ -69,12 +70,18 @@ class cpu_device {
                       .sinks = call.sinks,
                       .kernel = kernel_});
   }
-  /// Multiplies c = a b^T, not batched, on the calling thread.
+  /// Multiplies c = a b^T, not batched, on the calling thread; with AVX-512, one panel of b at a time.
   template <class T>
   void multiply(const product_shape& s, const T* a, const T* b, float* c) const {
     static_assert(sizeof(T) == sizeof(float));
-    multiply_short_rows(s.rows, s.columns, s.inner, reinterpret_cast<const float*>(a), s.a.row,
-                        reinterpret_cast<const float*>(b), s.b.row, c, s.c.row);
+    const auto *const x = reinterpret_cast<const float*>(a), *const w = reinterpret_cast<const float*>(b);
+    if (!panels_available()) return multiply_transposed(s.rows, s.columns, s.inner, x, s.a.row, w, s.b.row, c, s.c.row);
+    std::vector<float> packed(static_cast<std::size_t>(panels_size(panel_rows, s.inner)));
+    for (index_t j = 0; j < s.columns; j += panel_rows) {
+      const index_t some = std::min(panel_rows, s.columns - j);
+      pack_rows(0, some, s.inner, w + j * s.b.row, s.b.row, packed.data());
+      multiply_panels(s.rows, some, s.inner, x, s.a.row, packed.data(), c + j, s.c.row);
+    }
   }
 
  private:

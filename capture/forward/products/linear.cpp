@@ -41,7 +41,7 @@ void weight_matrix::set(index_t first, index_t count, const float* rows) {
   if (format_ == weight_format::f32)
     std::copy_n(rows, count * in_, row(first));
   else if (format_ == weight_format::f32_panels)
-    pack_rows(first, count, in_, rows, panels_.data());
+    pack_rows(first, count, in_, rows, in_, panels_.data());
   else
     for (index_t r = 0; r < count; ++r) pack_row(first + r, in_, rows + r * in_, tiles_.data());
 }

@@ -11,23 +11,12 @@
 namespace qkgeom {
 namespace {
 
-constexpr index_t lanes = 16, vectors = 3, panel = vectors * lanes;
+constexpr index_t lanes = 16, panel = panel_rows;
 constexpr index_t together = 8;  // rows of x: with a panel's columns, 24 sums in registers
 
 }  // namespace
 
 index_t panels_size(index_t out, index_t in) { return round_up(out, panel) * in; }
-
-void pack_rows(index_t first, index_t count, index_t in, const float* rows, float* panels) {
-  for (index_t r = first, end = 0; r < first + count; r = end) {
-    const index_t begin = r / panel * panel;
-    end = std::min(begin + panel, first + count);
-    const float* const from = rows + (r - first) * in;
-    float* to = panels + begin * in + (r - begin);
-    for (index_t i = 0; i < in; ++i, to += panel)
-      for (index_t c = 0; c < end - r; ++c) to[c] = from[c * in + i];
-  }
-}
 
 #if defined(QKGEOM_HAS_TILES)
 #define QKGEOM_PANEL_TARGET __attribute__((target("avx512f")))
@@ -35,6 +24,25 @@ void pack_rows(index_t first, index_t count, index_t in, const float* rows, floa
 bool panels_available() { return used_instruction_set() >= instruction_set::v4; }
 
 namespace {
+
+/// Writes a square of entries transposed: four times, rows half a square apart are interleaved.
+QKGEOM_PANEL_TARGET void pack_square(const float* from, index_t stride, float* to) {
+  const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+  __m512 x[2][lanes];
+#pragma GCC unroll 16
+  for (index_t c = 0; c < lanes; ++c) x[0][c] = _mm512_loadu_ps(from + c * stride);
+#pragma GCC unroll 4
+  for (int step = 0; step < 4; ++step)
+#pragma GCC unroll 8
+    for (index_t c = 0; c < lanes / 2; ++c) {
+      const __m512 a = x[step % 2][c], b = x[step % 2][c + lanes / 2];
+      x[1 - step % 2][2 * c] = _mm512_permutex2var_ps(a, low, b);
+      x[1 - step % 2][2 * c + 1] = _mm512_permutex2var_ps(a, high, b);
+    }
+#pragma GCC unroll 16
+  for (index_t i = 0; i < lanes; ++i) _mm512_storeu_ps(to + i * panel, x[0][i]);
+}
 
 /// Computes y (Rows, Columns vectors) = x (Rows, in) w; with `adds` the product is added to y.
 template <index_t Rows, index_t Columns>
@@ -79,6 +87,24 @@ QKGEOM_PANEL_TARGET void multiply_panel(index_t rows, index_t in, const float* x
 
 }  // namespace
 
+void pack_rows(index_t first, index_t count, index_t in, const float* rows, index_t stride, float* panels) {
+  for (index_t r = first, end = 0; r < first + count; r = end) {
+    const index_t begin = r / panel * panel;
+    end = std::min(begin + panel, first + count);
+    const float* const from = rows + (r - first) * stride;
+    float* const to = panels + begin * in + (r - begin);
+    for (index_t c = 0; c < end - r; c += lanes)
+      for (index_t i = 0; i < in; i += lanes) {
+        if (c + lanes <= end - r && i + lanes <= in) {
+          pack_square(from + c * stride + i, stride, to + i * panel + c);
+          continue;
+        }
+        for (index_t j = i; j < std::min(i + lanes, in); ++j)
+          for (index_t l = c; l < std::min(c + lanes, end - r); ++l) to[j * panel + l] = from[l * stride + j];
+      }
+  }
+}
+
 QKGEOM_PANEL_TARGET void multiply_panels(index_t rows, index_t out, index_t in, const float* x, index_t x_stride,
                                          const float* panels, float* y, index_t y_stride) {
   constexpr index_t deep = 2048;  // entries of a panel that lie in the second-level cache while all of x passes by
@@ -101,6 +127,8 @@ QKGEOM_PANEL_TARGET void multiply_panels(index_t rows, index_t out, index_t in, 
 }
 #else
 bool panels_available() { return false; }
+
+void pack_rows(index_t, index_t, index_t, const float*, index_t, float*) { fail("this build has no panels"); }
 
 void multiply_panels(index_t, index_t, index_t, const float*, index_t, const float*, float*, index_t) {
   fail("this build has no products of panels");
